@@ -48,7 +48,15 @@ from manyone.tables.encoder import Encoder
 from manyone.tables.explain import Reference
 from manyone.tables.forward import ForwardCheck
 from manyone.tables.frames import Column
-from manyone.tables.maps import DateMap, LevelMap, NumberMap
+from manyone.tables.maps import (
+    PARTS,
+    DateMap,
+    LevelMap,
+    NumberMap,
+    PastMap,
+    number_maps,
+)
+from manyone.tables.past import TablePast
 from manyone.tables.reading import TrainingTable
 from manyone.tables.unknown import UnknownTasks
 
@@ -391,18 +399,37 @@ def _check_encoder(encoder: Encoder, sizes: Sizes) -> None:
     if width != sizes["D"] or not np.all((source >= -1) & (source < number)):
         raise ModelFileError(f"the encoder has {sizes['D']} coordinates, not {width}")
     measurements = sum(
-        isinstance(one, NumberMap) and len(one.scores) > 2 for one in maps
+        len(number.scores) > 2 for one in maps for number in number_maps(one)
     )
     if encoder.precision is not None and sizes["p"] != measurements:
         raise ModelFileError(f"the encoder has not {measurements} measurements")
 
 
+def _check_past_map(past: PastMap, sizes: Sizes) -> None:
+    in_order = tuple(part for part in PARTS if part in past.parts)
+    if not past.parts or past.parts != in_order or len(past.numbers) != past.width:
+        raise ModelFileError("a column has not one map for each part of its past")
+
+
+def _check_table_past(past: TablePast, sizes: Sizes) -> None:
+    if past.span < 2 or len(past.names) != past.past.total.shape[1]:
+        raise ModelFileError("the past of a table is not that of its columns")
+
+
 _TABLE_PARTS: dict[type, dict[str, Any]] = {
+    PastMap: {"check": _check_past_map},
+    TablePast: {
+        "rules": {"tasks": "E", "is_begun": "E", "past": "E"},
+        "check": _check_table_past,
+    },
     NumberMap: {"rules": {"knots": "k!", "scores": "k!", "slopes": "2"}},
     LevelMap: {"rules": {"levels": "k", "place": "k"}, "check": _check_levels},
     DateMap: {"rules": {"periods": "k!"}},
     Decision: {},
-    Column: {"rules": {"values": "n", "levels": "l"}, "check": _check_column},
+    Column: {
+        "rules": {"values": "n", "levels": "l", "past": "n 2"},
+        "check": _check_column,
+    },
     Encoder: {
         "rules": {
             "source": "D",
@@ -421,6 +448,7 @@ _TABLE_PARTS: dict[type, dict[str, Any]] = {
             "groups": "n",
             "times": "n",
             **dict.fromkeys(("numbers", "hashes", "copies", "totals"), "n"),
+            "past": "T=E",
         },
     },
     Reference: {
@@ -501,6 +529,13 @@ def _check_table_model(model: TableModel, sizes: Sizes) -> None:
         same = same and set(model.encoder_.used) <= columns_of_rows
     if not same:
         raise ModelFileError("the model has other columns than its encoder")
+    past = model.training_.past
+    names = [] if past is None else list(past.names)
+    if model.encoder_.with_past != names:
+        raise ModelFileError("the model has the past of other columns than its encoder")
+    for name in names if model.reference_ is None else ():
+        if model.training_.columns[name].past is None:
+            raise ModelFileError(f"the column {name!r} has no past")
 
 
 class _Estimator(Protocol):
@@ -619,6 +654,7 @@ def _register_types() -> None:
             "task_rows_": NDArray[np.intp],
             "training_": TrainingTable,
             "reference_": Reference | None,
+            "history": str | int | None,
             "calibrated_": dict[str, Any],
             "forward_": ForwardCheck | None,
             "time_format_": str | None,
@@ -628,7 +664,7 @@ def _register_types() -> None:
             "encoder_": "T d=D",
             "unknown_": "d",
             "task_rows_": "T",
-            "training_": "",
+            "training_": "T",
             "reference_": "T D",
             "method": "",
         },

@@ -189,6 +189,7 @@ def test_nothing_is_expected_where_there_mostly_is_nothing():
         share=np.array([[0.5, 0.3, 0.2]]),
         view=np.array(["faults"]),
         nearest=np.array(["1"]),
+        sentence=np.full((1, 3), "", dtype=object),
     ).sentences()
     assert told.tolist() == [
         ["note = ok (usually empty)", "x is empty (usually about 2.5)", ""]

@@ -53,7 +53,7 @@ def test_only_drift_is_warned_of():
         warnings.simplefilter("error")
         TableModel("machine", time="when", method=METHOD).fit(fleet(like=0.5))
     with pytest.warns(UserWarning, match="asked 5 %; on the last quarter .* drift"):
-        TableModel("machine", time="when", method=METHOD).fit(fleet(8.0))
+        TableModel("machine", time="when", history=None, method=METHOD).fit(fleet(8.0))
 
 
 def test_rows_known_to_be_abnormal_are_not_counted():
@@ -130,8 +130,9 @@ def test_chance_explains_rows_that_do_not_change():
 
 
 def test_the_page_shows_it(tmp_path):
+    model = TableModel("machine", time="when", history=None, method=METHOD)
     with pytest.warns(UserWarning, match="drift"):
-        model = TableModel("machine", time="when", method=METHOD).fit(fleet(8.0))
+        model.fit(fleet(8.0))
     model.report(tmp_path / "page.html")
     text = (tmp_path / "page.html").read_text("utf-8")
     assert "on the last quarter of your own rows" in text

@@ -231,7 +231,7 @@ def test_upkeep_keeps_the_blocks():
 def test_groups_go_before_blocks_of_time():
     train, test = walks()
     day = train.when.dt.strftime("%d")
-    model = in_time(groups="day").fit(train.assign(day=day))
+    model = in_time(groups="day", history=None).fit(train.assign(day=day))
     named = in_time(time=None, ignore=["when"], groups="day").fit(train.assign(day=day))
     pd.testing.assert_frame_equal(model.score(test), named.score(test))
     assert "by day" in model.calibrated_["on"]

@@ -39,9 +39,9 @@ def tables():
 
 @pytest.fixture(scope="module")
 def model(tables):
-    return TableModel("machine", method="default", time="when", alarm_rate=0.1).fit(
-        tables[0]
-    )
+    return TableModel(
+        "machine", method="default", time="when", history=None, alarm_rate=0.1
+    ).fit(tables[0])
 
 
 def test_rows_are_those_of_score(model, tables):

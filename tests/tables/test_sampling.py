@@ -93,7 +93,24 @@ def test_the_model_is_the_same_for_any_parts_and_any_order(sampled, places, seed
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(sampling, "MOST_TASK_ROWS", limit)
             assert_same(model().fit(parts(places)), expected, 0.0)
-            assert_same(model().fit(parts(places, TABLE.iloc[order])), expected)
+            assert_same(model().fit(TABLE.iloc[order]), expected)
+
+
+@settings(max_examples=8, deadline=None)
+@given(places=st.lists(st.integers(1, N - 1), max_size=6), seed=st.integers(0, 99))
+def test_parts_in_any_order_are_fitted_alike_without_a_past(places, seed):
+    order = np.random.default_rng(seed).permutation(N)
+    shuffled = parts(places, TABLE.iloc[order])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sampling, "MOST_TASK_ROWS", 100)
+        expected = model(history=None).fit(TABLE)
+        assert_same(model(history=None).fit(shuffled), expected)
+
+
+def test_parts_that_are_not_in_the_order_of_time_are_refused():
+    with pytest.raises(ValueError, match="is older than rows of the task") as refused:
+        model().fit(parts([400], TABLE.iloc[::-1]))
+    assert "history=None" in str(refused.value)
 
 
 def test_frames_of_all_libraries_files_and_dask_give_the_same_model(

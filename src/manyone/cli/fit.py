@@ -115,6 +115,13 @@ def fit(
         str | None,
         typer.Option(help="Time column: thresholds are then set on stretches of time."),
     ] = None,
+    history: Annotated[
+        str,
+        typer.Option(
+            metavar="auto|none|N",
+            help="Compare rows with the N before them, of the same task, in time.",
+        ),
+    ] = "auto",
     groups: Groups = None,
     outlier: Outlier = None,
     ignore: Annotated[
@@ -182,6 +189,7 @@ def fit(
         task_rate_limit=task_rate_limit,
         ignore=ignored,
         time=time,
+        history=_history(history, time),
         outlier=outlier,
         groups=groups,
         random_state=0,
@@ -288,6 +296,21 @@ def _method(method: str, no_tune: bool) -> Any:
     if not no_tune:
         return method
     return "default" if method == "auto" else BY_NAME[method]()
+
+
+def _history(text: str, time: str | None) -> Literal["auto"] | int | None:
+    """What TableModel takes for a history."""
+    if text == "auto":
+        return "auto"
+    if text == "none":
+        return None
+    if not text.isdecimal() or int(text) < 2:
+        raise InputError(
+            f"--history {text}: give auto, none, or a number of rows from 2 on."
+        )
+    if time is None:
+        raise InputError(f"--history {text} needs the order of rows. Give --time too.")
+    return int(text)
 
 
 def _summary(model: TableModel) -> list[tuple[str, str]]:

@@ -23,7 +23,7 @@ import json
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -147,7 +147,8 @@ def score(
     evidence = _Evidence(table_model, fdr is None, any(worth.values()))
     needs_evidence = incidents is not None or as_json or exit_code
     with table_writer(out) as add, _bar(whole=fdr is not None) as update:
-        for block in _blocks(table_model, source, fdr is not None, bad_values):
+        blocks = _blocks(table_model, source, fdr is not None, bad_values)
+        for block in _with_past(table_model, source, blocks):
             scores = _scores(table_model, block, source, keep or [], ask)
             totals.count(scores, len(block.table))
             if needs_evidence:
@@ -267,6 +268,19 @@ def _blocks(
         yield Block(table, 0, 1.0)
     else:
         yield from blocks_for(model, source, bad_values=bad_values, need_rows=False)
+
+
+def _with_past(
+    model: TableModel, source: Source, blocks: Iterable[Block]
+) -> Iterator[Block]:
+    """Blocks whose rows carry their past, where the model asks for it."""
+    from manyone.tables.frames import as_table
+
+    past = None
+    for block in blocks:
+        with about(source, block.first_row):
+            frame, past = model.with_past(as_table(block.table), past)
+        yield block._replace(table=frame.to_native())
 
 
 def _scores(

@@ -468,7 +468,6 @@ class _Run:
 
     def _watch_block(self, block: Block, file_number: int) -> None:
         """Judge the rows of a block, and hand them to the store with their incidents."""
-        from manyone.tables.frames import as_table
         from manyone.tables.incidents import REASONS, scored_block
         from manyone.watch.incidents import rows_for_incidents
 
@@ -477,9 +476,10 @@ class _Run:
         state = self._monitor.state
         flagged = state.flagged >= 0
         most = state.most.copy()
-        frame = as_table(block.table)
         with about(self._source, block.first_row):
-            watched = self._watched(block)
+            ids = self._ids(block)
+            frame = self._monitor.with_past(block.table, ids)
+            watched = self._watched(frame, block.table, ids)
             answers = self._answers(watched, frame)
             counts = np.ones(len(answers.rows), dtype=bool)
             if self._options.worth is not None:
@@ -515,13 +515,11 @@ class _Run:
             incident_notice(line) for line in lines if line["answer"] is None
         )
 
-    def _watched(self, block: Block) -> Watched:
-        """What the monitor says of the rows of a block."""
-        times = self._times(block.table)
+    def _watched(self, frame: Frame, table: pl.DataFrame, ids: list[str]) -> Watched:
+        """What the monitor says of the rows of a block, which carry their past."""
+        times = self._times(table)
         return self._monitor.update(
-            block.table,
-            time=None if times is None else times.to_list(),
-            id=self._ids(block),
+            frame.to_native(), time=None if times is None else times.to_list(), id=ids
         )
 
     def _answers(self, watched: Watched, frame: Frame) -> Answers:
@@ -559,13 +557,12 @@ class _Run:
 
     def _moments(self, table: pl.DataFrame) -> Array:
         """Times as numbers, NaN where there is none."""
-        from manyone.tables.frames import as_table, read_column
-        from manyone.tables.incidents import read_times
+        from manyone.tables.frames import as_table, read_column, times_of
 
         name = self._model.time
         if name is None or name not in table.columns:
             return np.full(len(table), np.nan)
-        return read_times(read_column(as_table(table).get_column(name)))[0]
+        return times_of(read_column(as_table(table).get_column(name)))[0]
 
     def _details(
         self,
@@ -768,8 +765,7 @@ def _answer_words(table: pl.DataFrame, column: str, path: Path) -> list[str]:
 
 def _read_mutes(path: Path, model: TableModel) -> list[Mute]:
     """What a table says is muted."""
-    from manyone.tables.frames import as_table, read_column
-    from manyone.tables.incidents import read_times
+    from manyone.tables.frames import as_table, read_column, times_of
     from manyone.watch.mutes import Mute
 
     table = read_table(path, find=(), need_rows=False)
@@ -783,7 +779,7 @@ def _read_mutes(path: Path, model: TableModel) -> list[Mute]:
     }
     for name in limits.keys() & {*table.columns}:
         given = table[name].to_list()
-        values = read_times(read_column(as_table(table).get_column(name)))[0]
+        values = times_of(read_column(as_table(table).get_column(name)))[0]
         for row, (text, value) in enumerate(zip(given, values.tolist(), strict=True)):
             if text is not None and value != value:
                 raise InputError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -78,6 +78,23 @@ class Block:
         names = getattr(probe, "feature_names_in_", None)
         block = CheckedBlock(X, labels, outlier, weight, names, columns)
         return block if np.all(weight > 0) else block.take(np.flatnonzero(weight > 0))
+
+
+@dataclass(frozen=True, eq=False)
+class ChainedBlock(Block):
+    """A block that was made from another and from what came before.
+
+    Parameters
+    ----------
+    after : object
+        What the block after it is told.
+    """
+
+    after: object = None
+
+
+#: Makes a block from another, and from what the one before it has as its `after`.
+MakeBlock = Callable[[Block, object], ChainedBlock]
 
 
 @dataclass(frozen=True, eq=False)

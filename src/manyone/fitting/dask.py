@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol, TypeGuard, runtime_checkable
 import numpy as np
 
 from manyone._types import Labels
-from manyone.data.blocks import Block, claims_of
+from manyone.data.blocks import Block, MakeBlock, claims_of
 from manyone.data.rows import number_of
 from manyone.data.sweeps import Part, Step, Sweep
 from manyone.progress import counted
@@ -59,10 +59,32 @@ def dask_sweep(X: Chunked, task: object, outlier: object, weight: object) -> Swe
     -------
     callable
     """
+    return _sweep_over(delayed_blocks(X, task=task, outlier=outlier, weight=weight))
+
+
+def chained_sweep(X: Chunked, make: MakeBlock) -> Sweep:
+    """Passes over the partitions of a Dask data frame, made one after the other.
+
+    Parameters
+    ----------
+    X : dask.dataframe.DataFrame
+    make : callable
+        See :func:`manyone.fitting.sources.sweep_in_order`.
+    """
+    import dask
+
+    blocks: list[Delayed] = []
+    before = None
+    for block in delayed_blocks(X):
+        blocks.append(dask.delayed(make, pure=False)(block, before))
+        before = blocks[-1].after
+    return _sweep_over(blocks)
+
+
+def _sweep_over(blocks: list[Delayed]) -> Sweep:
+    """Passes over delayed blocks."""
     import dask
     from dask.callbacks import Callback
-
-    blocks = delayed_blocks(X, task=task, outlier=outlier, weight=weight)
 
     def sweep(step: Step[Part]) -> Part:
         shared = dask.delayed(step, pure=False)

@@ -13,10 +13,10 @@ import numpy as np
 
 from manyone._types import Labels
 from manyone.capabilities import methods_that
-from manyone.data.blocks import Block, claims_of
+from manyone.data.blocks import Block, ChainedBlock, MakeBlock, claims_of
 from manyone.data.rows import in_memory
 from manyone.data.sweeps import Sweep, local_sweep
-from manyone.fitting.dask import dask_sweep, is_dask, scored_lazily
+from manyone.fitting.dask import chained_sweep, dask_sweep, is_dask, scored_lazily
 
 if TYPE_CHECKING:
     import dask.array as da
@@ -208,6 +208,38 @@ def refuse_whole_rows(model: PassesMethod, groups: object) -> None:
         raise ValueError(
             f"{reason}, but X comes in blocks. Use {able} with landmarks=1000 or so."
         )
+
+
+def sweep_in_order(X: object, make: MakeBlock) -> Sweep:
+    """How to pass over rows that are not in memory, where a block follows another.
+
+    Parameters
+    ----------
+    X : path, function or Dask data frame
+    make : callable
+        ``make(block, before)`` returns the block that is passed over. `before` is what
+        the one before it has as its `after`, None for the first.
+    """
+    if is_dask(X):
+        return chained_sweep(X, make)
+    blocks = blocks_of(X)
+    return local_sweep(ChainedBlocks([Block(X)] if blocks is None else blocks, make))
+
+
+@dataclass(frozen=True, eq=False)
+class ChainedBlocks:
+    """Blocks that are made one after the other, see `sweep_in_order`."""
+
+    blocks: Iterable[Block]
+    make: MakeBlock
+
+    def __iter__(self) -> Iterator[ChainedBlock]:
+        """Start again with the first block."""
+        before = None
+        for block in self.blocks:
+            made = self.make(block, before)
+            before = made.after
+            yield made
 
 
 def sweep_over(

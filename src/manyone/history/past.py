@@ -116,6 +116,14 @@ class Past:
             getattr(found, name)[known] = values[known]
         return found
 
+    def of_columns(self, places: list[int]) -> Self:
+        """The same of some of the columns."""
+        kept = {
+            name: values if name in ("time", "gaps") else values[..., places]
+            for name, values in vars(self).items()
+        }
+        return type(self)(**kept)
+
     def continued(self, codes: Codes, times: Array) -> Self:
         """The past that rows of a table go on from.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -14,7 +14,15 @@ from manyone.tablefiles.values import Kind, Style, whole_number
 from manyone.tables.errors import TableError
 from manyone.tables.facts import Facts
 from manyone.tables.frames import Column, text_column
-from manyone.tables.maps import DateMap, LevelMap, Map, NumberMap
+from manyone.tables.maps import (
+    PARTS,
+    DateMap,
+    LevelMap,
+    Map,
+    NumberMap,
+    PastMap,
+    part_values,
+)
 
 # A text column with more than this share of different values is an identifier.
 _IDENTIFIER = 0.5
@@ -121,11 +129,46 @@ _WORDS = {
 }
 
 
-def decide(name: str, column: Column, facts: Facts, linear: float) -> Decision:
+def decide(
+    name: str,
+    column: Column,
+    facts: Facts,
+    linear: float,
+    parts: Sequence[str] = PARTS,
+) -> Decision:
     """Look at a column of normal rows, and at the facts about it.
 
-    `linear` says how numbers are scaled, see :class:`NumberMap`.
+    `linear` says how numbers are scaled, see :class:`NumberMap`, and `parts` what is used
+    of columns with a past.
     """
+    seen = _decide_values(name, column, facts, linear)
+    if column.past is None or set(parts) == {"level"}:
+        return seen
+    return _decide_past(seen, column, facts, linear, parts)
+
+
+def _decide_past(
+    seen: Decision, column: Column, facts: Facts, linear: float, parts: Sequence[str]
+) -> Decision:
+    """What is used of a column with a past, beside or instead of its values."""
+    # Of counters only the differences are like those of further rows.
+    if seen.map is None and not facts.grows:
+        return seen
+    maps = {"level": seen.map} if isinstance(seen.map, NumberMap) else {}
+    for part, values in zip(PARTS[1:], part_values(column).T[1:], strict=True):
+        if len(np.unique(values[np.isfinite(values)])) > 2:
+            maps[part] = NumberMap.learn(values, linear)
+    used = tuple(part for part in PARTS if part in parts and part in maps)
+    has_two_values = "level" in maps and len(maps["level"].knots) == 2
+    if "difference" not in used or has_two_values:
+        return seen
+    note = seen.note if "level" in maps else "a counter: only how it changes is used"
+    numbers = tuple(maps[part] for part in used)
+    return replace(seen, map=PastMap(used, numbers), note=note)
+
+
+def _decide_values(name: str, column: Column, facts: Facts, linear: float) -> Decision:
+    """What is decided by the values of a column."""
     seen = Decision(name, facts.kind, None, missing=1.0 - facts.known / facts.rows)
     if facts.kind not in _WORDS:
         return seen.dropped(f"values of type {facts.kind} are not used")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,11 +24,17 @@ from manyone.tables.gaps import completed, relations
 from manyone.tables.maps import (
     LEVEL_HEIGHT,
     NEW_HEIGHT,
+    PARTS,
+    DateMap,
     LevelMap,
     Map,
     NumberMap,
+    PastMap,
     apply_numbers,
+    number_maps,
+    number_values,
 )
+from manyone.tables.past import add_past
 from manyone.tables.ranges import Ranges
 
 # What was never seen (a level, a gap) is guarded while at most this share of the rows, over the
@@ -76,12 +83,20 @@ class Encoder:
 
     @classmethod
     def learn(
-        cls, columns: Columns, codes: Codes, n_tasks: int, linear: float
+        cls,
+        columns: Columns,
+        codes: Codes,
+        n_tasks: int,
+        linear: float,
+        parts: Sequence[str] = PARTS,
     ) -> Encoder:
-        """Decide about columns of normal rows of tasks given by number (n,)."""
+        """Decide about columns of normal rows of tasks given by number (n,).
+
+        Of columns with a past, `parts` are used.
+        """
         facts = {name: Facts.of(column, codes) for name, column in columns.items()}
         decisions = tuple(
-            decide(name, column, facts[name], linear)
+            decide(name, column, facts[name], linear, parts)
             for name, column in columns.items()
         )
         return cls.of(decisions, facts, linear).filled(columns, codes, n_tasks)
@@ -158,20 +173,45 @@ class Encoder:
         decisions = tuple(
             replace(seen, low=np.nan, high=np.nan)
             if seen.map is None
-            else decide(seen.name, columns[seen.name], facts[seen.name], self.linear)
+            else decide(
+                seen.name,
+                columns[seen.name],
+                facts[seen.name],
+                self.linear,
+                seen.map.parts if isinstance(seen.map, PastMap) else ("level",),
+            )
             for seen in self.decisions
         )
         return Encoder.of(decisions, facts, self.linear).filled(columns, codes, n_tasks)
 
     def numbers(self, columns: Columns) -> Array:
         """Finite values of the columns of numbers (n, p), NaN where there is none."""
-        pairs = zip(self.used, self.maps, strict=True)
-        names = [name for name, each in pairs if isinstance(each, NumberMap)]
-        n = len(columns[self.used[0]].values)
-        values = np.column_stack(
-            [np.empty((n, 0)), *(columns[name].values for name in names)]
-        )
+        values = self._number_values(columns)
         return np.where(np.isfinite(values), values, np.nan)
+
+    def _number_values(self, columns: Columns) -> Array:
+        """Values of the columns of numbers, and what is used of their past, (n, p)."""
+        pairs = zip(self.used, self.maps, strict=True)
+        n = len(columns[self.used[0]].values)
+        return np.column_stack(
+            [
+                np.empty((n, 0)),
+                *(
+                    number_values(each, columns[name])
+                    for name, each in pairs
+                    if number_maps(each)
+                ),
+            ]
+        )
+
+    def _number_places(self) -> list[tuple[int, NumberMap]]:
+        """Coordinate and map of each number, in the order of `numbers`."""
+        starts = np.cumsum([0, *(each.width for each in self.maps)]).tolist()
+        return [
+            (start + place, one)
+            for start, each in zip(starts, self.maps, strict=False)
+            for place, one in enumerate(number_maps(each))
+        ]
 
     def guard(self, ranges: Ranges) -> ColumnRange:
         """The guard of encoded rows that follows from ranges of the columns of numbers.
@@ -184,16 +224,14 @@ class Encoder:
         below, above = np.full((2, len(self.source)), np.inf)
         gaps = [decision.missing for decision in self.decisions if decision.used]
         place = 0
-        number = 0
         news = [(sum(gaps[k] for k in self.lone), len(self.source) - 1)]
+        for number, (coordinate, one) in enumerate(self._number_places()):
+            ends = np.array([ranges.lower[number], ranges.upper[number]])
+            mapped = apply_numbers([one], ends[:, None])
+            lower[coordinate], upper[coordinate] = mapped[:, 0]
+            below[coordinate] = one.slopes[0] * ranges.below[number]
+            above[coordinate] = one.slopes[1] * ranges.above[number]
         for column_map in self.maps:
-            if isinstance(column_map, NumberMap):
-                ends = np.array([ranges.lower[number], ranges.upper[number]])
-                coordinates = apply_numbers([column_map], ends[:, None])
-                lower[place], upper[place] = coordinates[:, 0]
-                below[place] = column_map.slopes[0] * ranges.below[number]
-                above[place] = column_map.slopes[1] * ranges.above[number]
-                number += 1
             place += column_map.width
             if isinstance(column_map, LevelMap):
                 news.append((column_map.singletons, place - 1))
@@ -246,11 +284,10 @@ class Encoder:
 
     def _measurements(self) -> tuple[Codes, Array, Array]:
         """Coordinates (m,) of numbers with more than two values, and the ends of their ranges."""
-        starts = np.cumsum([0, *(each.width for each in self.maps)])
         scores = {
-            start: column_map.scores[[0, -1]]
-            for start, column_map in zip(starts.tolist(), self.maps, strict=False)
-            if isinstance(column_map, NumberMap) and len(column_map.scores) > 2
+            coordinate: one.scores[[0, -1]]
+            for coordinate, one in self._number_places()
+            if len(one.scores) > 2
         }
         low, high = np.array([*scores.values()]).reshape(-1, 2).T
         return np.array([*scores], dtype=np.intp), low, high
@@ -262,16 +299,13 @@ class Encoder:
         starts = np.concatenate([[0], np.cumsum([each.width for each in maps])])
         n = len(columns[names[0]].values)
         Z = np.empty((n, len(self.source)))
-        numbers = {
-            k: column_map
-            for k, column_map in enumerate(maps)
-            if isinstance(column_map, NumberMap)
-        }
+        numbers = self._number_places()
         if numbers:
-            values = np.column_stack([columns[names[k]].values for k in numbers])
-            Z[:, starts[list(numbers)]] = apply_numbers(list(numbers.values()), values)
+            places = [place for place, _ in numbers]
+            values = self._number_values(columns)
+            Z[:, places] = apply_numbers([one for _, one in numbers], values)
         for k, column_map in enumerate(maps):
-            if not isinstance(column_map, NumberMap):
+            if isinstance(column_map, LevelMap | DateMap):
                 Z[:, starts[k] : starts[k + 1]] = column_map.apply(columns[names[k]])
         missing = np.isnan(Z[:, starts[:-1]])
         gaps = bool(missing.any())
@@ -284,20 +318,38 @@ class Encoder:
 
     def read(self, frame: Frame) -> Columns:
         """The columns that are used, or what is wrong with them, by name."""
-        known = set(frame.columns)
-        return self.checked(
-            read_columns(frame, [name for name in self.used if name in known])
-        )
+        return self.checked(add_past(self._found(frame, self.used), frame))
 
-    def checked(self, columns: Columns) -> Columns:
-        """The columns that are used, each of the kind that it was."""
-        lost = [name for name in self.used if name not in columns]
+    def read_before_past(self, frame: Frame) -> Array:
+        """Values (n, p) of the columns whose past is used."""
+        names = self.with_past
+        columns = self.checked(self._found(frame, names), names)
+        return np.column_stack([columns[name].values for name in names])
+
+    def _found(self, frame: Frame, names: Sequence[str]) -> Columns:
+        """Those of some columns that a frame has."""
+        known = set(frame.columns)
+        return read_columns(frame, [name for name in names if name in known])
+
+    @property
+    def with_past(self) -> list[str]:
+        """Names of the columns whose past is used."""
+        return [
+            decision.name
+            for decision in self.decisions
+            if isinstance(decision.map, PastMap)
+        ]
+
+    def checked(self, columns: Columns, names: Sequence[str] | None = None) -> Columns:
+        """The columns that are used, or some of them, each of the kind that it was."""
+        wanted = self.used if names is None else names
+        lost = [name for name in wanted if name not in columns]
         if lost:
             raise ValueError(
                 f"The table has no column {shortlist(lost, 3)}, which the model was fitted with. "
                 "Add it, empty where nobody knows."
             )
-        used = [decision for decision in self.decisions if decision.used]
+        used = [decision for decision in self.decisions if decision.name in wanted]
         texts = {
             decision.name: column_texts(columns[decision.name])
             for decision in used
@@ -305,7 +357,10 @@ class Encoder:
         }
         style = text_style(texts)
         return {
-            decision.name: decision.checked(columns[decision.name], style)
+            decision.name: replace(
+                decision.checked(columns[decision.name], style),
+                past=columns[decision.name].past,
+            )
             for decision in used
         }
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,8 +24,17 @@ from manyone.tables.answers import Answers
 from manyone.tables.encoder import Encoder
 from manyone.tables.frames import Column, Columns, Frame, Table, like
 from manyone.tables.gaps import completed
-from manyone.tables.maps import LEVEL_HEIGHT, DateMap, LevelMap, Map, NumberMap
+from manyone.tables.maps import (
+    LEVEL_HEIGHT,
+    DateMap,
+    LevelMap,
+    Map,
+    NumberMap,
+    PastMap,
+    level_map,
+)
 from manyone.tables.needed import needed_values
+from manyone.tables.past import carried
 from manyone.tables.reading import claimed_tasks
 
 if TYPE_CHECKING:
@@ -165,6 +175,8 @@ class Explanation:
         Who raised it: ``"strangers"``, ``"faults"``, ``"range"`` or ``"unknown"``.
     nearest : ndarray of str of shape (n,)
         Numbers of the closest training rows of the task.
+    sentence : ndarray of str of shape (n, k)
+        What is unusual about the past of a column; empty where its value is.
     """
 
     column: Texts
@@ -175,11 +187,13 @@ class Explanation:
     share: Array
     view: Texts
     nearest: Texts
+    sentence: Texts
 
     @property
     def tells(self) -> Mask:
         """Which reasons say something, shape (n, k): the value is not the expected."""
         differs = np.asarray(self.value != self.expected, dtype=bool)
+        differs |= np.asarray(self.sentence != "", dtype=bool)
         counts = self.share > _LITTLE
         counts[:, :1] = True
         return np.asarray(differs & counts)
@@ -195,7 +209,7 @@ class Explanation:
         texts = np.full(self.column.shape, "", dtype=object)
         for row in range(len(texts)):
             for place, rank in enumerate(np.flatnonzero(tells[row]).tolist()):
-                texts[row, place] = _sentence(
+                texts[row, place] = self.sentence[row, rank] or _sentence(
                     str(self.column[row, rank]),
                     str(self.value[row, rank]),
                     str(self.expected[row, rank]),
@@ -305,20 +319,40 @@ def _explain_block(
     expected = np.empty(order.shape, dtype=object)
     value_number = np.full(order.shape, np.nan)
     expected_number = np.full(order.shape, np.nan)
+    sentence = np.full(order.shape, "", dtype=object)
+    deviation = np.abs(Z - reasons.expected) / metric.scale[own]
     places = np.concatenate([[0], np.cumsum([each.width for each in encoder.maps])])
     for place in np.unique(order).tolist():
         rows, ranks = np.nonzero(order == place)
         column = columns[names[place]]
         column_map = encoder.maps[place]
-        coordinates = reasons.expected[rows, places[place] : places[place + 1]]
+        own_places = slice(places[place], places[place + 1])
+        coordinates = reasons.expected[rows, own_places]
         value[rows, ranks] = value_texts(column, rows)
         texts = expected_texts(column_map, column.kind, coordinates)
         no_value = usually_empty[rows, place]
         expected[rows, ranks] = np.where(no_value, _MISSING, texts)
-        if isinstance(column_map, NumberMap) and column.kind == "number":
+        level = level_map(column_map)
+        if level is not None and column.kind == "number":
             value_number[rows, ranks] = column.values[rows]
-            undone = column_map.undo(coordinates)
+            undone = level.undo(coordinates[:, :1])
             expected_number[rows, ranks] = np.where(no_value, np.nan, undone)
+        if isinstance(column_map, PastMap):
+            said = np.flatnonzero(~is_empty[rows, place])
+            past = carried(frame, names[place])
+            assert past is not None
+            blamed = deviation[rows[said], own_places].argmax(axis=1).tolist()
+            told = past_texts(
+                names[place],
+                column.values[rows[said]],
+                past[rows[said]],
+                [column_map.parts[part] for part in blamed],
+            )
+            for line, about in zip(said.tolist(), told, strict=True):
+                if about is not None:
+                    value[rows[line], ranks[line]] = about.value
+                    expected[rows[line], ranks[line]] = about.expected
+                    sentence[rows[line], ranks[line]] = about.sentence
     return (
         names[order],
         value,
@@ -328,6 +362,7 @@ def _explain_block(
         np.take_along_axis(share, order, axis=1),
         _views(model, Z, codes, outside.max(axis=1, initial=0.0) > 0.0),
         _nearest(reference, Z, own),
+        sentence,
     )
 
 
@@ -421,8 +456,59 @@ def plain_text(value: float, digits: int) -> str:
     return format(value, ".0f") if "e+" in text and abs(value) < 1e15 else text
 
 
+class PastTexts(NamedTuple):
+    """What is unusual about the past of a column."""
+
+    value: str
+    expected: str
+    sentence: str
+
+
+def past_texts(
+    name: str, values: Array, past: Array, parts: Sequence[str]
+) -> list[PastTexts | None]:
+    """What is unusual about rows, in words; None where it is their values.
+
+    Parameters
+    ----------
+    name : str
+        Of the column.
+    values : ndarray of shape (n,)
+    past : ndarray of shape (n, 3)
+        Difference, swing, and rows without a movement.
+    parts : sequence of str
+        Which of `PARTS` is unusual about each row.
+    """
+    texts: list[PastTexts | None] = []
+    for value, (difference, swing, still), part in zip(
+        values.tolist(), past.tolist(), parts, strict=True
+    ):
+        recent = plain_text(value - difference, 3)
+        now = plain_text(value, 6)
+        if part == "difference" and difference:
+            verb = "rose" if difference > 0 else "fell"
+            by = plain_text(abs(difference), 3)
+            sentence = f"{name} {verb} by {by} from its recent {recent}"
+            texts.append(PastTexts(now, recent, sentence))
+        elif part == "swing" and swing < 0 and still > 1:
+            sentence = f"{name} has not moved for {still:.0f} rows"
+            texts.append(PastTexts(f"{now} for {still:.0f} rows", "moves", sentence))
+        elif part == "swing":
+            times = plain_text(np.exp(swing), 2)
+            sentence = f"{name} swings {times} times as much as usual"
+            texts.append(PastTexts(f"{times} times its steps", "usual steps", sentence))
+        else:
+            texts.append(None)
+    return texts
+
+
 def expected_texts(one: Map, kind: str, coordinates: Array) -> list[str]:
     """What a column was expected to be, from its coordinates (n, width)."""
+    if isinstance(one, PastMap):
+        level = level_map(one)
+        if level is None:
+            return ["a number"] * len(coordinates)
+        return expected_texts(level, kind, coordinates[:, :1])
     if isinstance(one, NumberMap):
         texts = one.undo(coordinates).tolist()
         return [

@@ -60,7 +60,8 @@ class Fitted(NamedTuple):
 
 def fit_table(asked: TableModel, table: Table) -> Fitted:
     """What a table model asks for, of a table wherever it is."""
-    training = kept_rows(table, asked._roles(), names_of(asked.ignore))
+    roles = asked._roles()
+    training = kept_rows(table, roles, names_of(asked.ignore), asked._span())
     _refuse_lone_rows(training)
     if asked.time is None:
         _note_dates(training.columns | _ignored(asked, table))
@@ -156,6 +157,7 @@ def guarded(
     guard = encoder.guard(learn_ranges(values, tasks_apart))
     lost_with_task = excess_of_margins(left_out_margins(values, tasks_apart))
     unknown = UnknownTasks.learn(X, codes, guard, lost_with_task)
+    training = training.ended(tasks, encoder.with_past)
     return Fitted(training, encoder, model, choice, unknown, tasks)
 
 

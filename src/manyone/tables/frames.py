@@ -52,29 +52,42 @@ class Column:
         Float64, NaN where missing: numbers, 0 and 1, seconds since 1970, or numbers of `levels`.
     levels : ndarray of str or None
         What the values of a text column stand for.
+    past : ndarray of shape (n, 2) or None
+        How the values differ from their running means, and how much they swing.
     """
 
     kind: str
     values: Array
     levels: NDArray[np.str_] | None = None
+    past: Array | None = None
 
     def take(self, rows: Codes) -> Column:
         """Some of the rows; texts that none of them has are forgotten."""
         values = self.values[rows]
         if self.levels is None:
-            return replace(self, values=values)
+            past = None if self.past is None else self.past[rows]
+            return replace(self, values=values, past=past)
         known = ~np.isnan(values)
         used, numbers = np.unique(values[known].astype(np.intp), return_inverse=True)
         values = values.copy()
         values[known] = numbers
         return replace(self, values=values, levels=self.levels[used])
 
+    def with_values(self, values: Array) -> Column:
+        """Other values (n,) after the same past."""
+        past = self.past
+        if past is not None:
+            past = past + np.outer(values - self.values, [1.0, 0.0])
+        return replace(self, values=values, past=past)
+
     def joined(self, more: Column, name: str) -> Column:
         """These values followed by more values of a column of some name."""
         kind = self._common_kind(more, name)
         values = [self.values, more.values]
         if kind != "text":
-            return Column(kind, np.concatenate(values))
+            pasts = [part.past for part in (self, more) if part.past is not None]
+            past = np.concatenate(pasts) if len(pasts) == 2 else None
+            return Column(kind, np.concatenate(values), past=past)
         listed = [
             np.empty(0, dtype="U1") if part.levels is None else part.levels
             for part in (self, more)
@@ -233,6 +246,34 @@ def as_times(column: Column) -> Array:
     return column.read_as("date", "point").values
 
 
+def times_of(column: Column) -> tuple[Array, bool]:
+    """Times as numbers (n,), NaN where there is none, and whether they are dates."""
+    if _holds_numbers(column):
+        return _as_numbers(column), False
+    return as_times(column), True
+
+
+def _holds_numbers(column: Column) -> bool:
+    if column.levels is None:
+        return column.kind == "number"
+    return all(_is_number(text) for text in column.levels.tolist())
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _as_numbers(column: Column) -> Array:
+    if column.levels is None:
+        return column.values
+    texts = column.texts()
+    return np.array([np.nan if text is None else float(text) for text in texts])
+
+
 def written_columns(frame: Frame, names: Iterable[str]) -> list[str]:
     """Those of some columns whose texts may stand for numbers, dates or truths."""
     schema = frame.schema
@@ -368,6 +409,13 @@ def joined_label(values: Sequence[object]) -> str | None:
     return " / ".join(
         str(value).replace("\\", "\\\\").replace("/", "\\/") for value in values
     )
+
+
+def joined_labels(first: Labels, second: Labels) -> Labels:
+    """Two arrays in one; NumPy alone would make texts of whole numbers beside texts."""
+    if {first.dtype.kind, second.dtype.kind} & {"U", "O"}:
+        return as_labels([*first.tolist(), *second.tolist()])
+    return np.concatenate([first, second])
 
 
 def _labels(series: Series) -> Labels:

@@ -21,12 +21,11 @@ from manyone.messages import label_text
 from manyone.tables.answers import BASES, Answers
 from manyone.tables.explain import explain_rows
 from manyone.tables.frames import (
-    Column,
     as_table,
-    as_times,
     like,
     read_column,
     task_labels,
+    times_of,
 )
 from manyone.tables.reading import labels_like
 
@@ -354,41 +353,13 @@ def _times(
         return None, False, ""
     reason = "the table has no such column"
     if model.time in frame.columns:
-        values, dated = read_times(read_column(frame.get_column(model.time)))
+        values, dated = times_of(read_column(frame.get_column(model.time)))
         missing = int(np.sum(~np.isfinite(values)))
         if missing == 0:
             return values, dated, ""
         reason = f"{missing:,} of {len(values):,} rows have no date or number there"
     remark = f"Nothing is shown over time: {reason} ({model.time!r})."
     return None, False, remark
-
-
-def read_times(column: Column) -> tuple[Array, bool]:
-    """Times as numbers (n,), NaN where there is none, and whether they are dates."""
-    if _holds_numbers(column):
-        return _as_numbers(column), False
-    return as_times(column), True
-
-
-def _holds_numbers(column: Column) -> bool:
-    if column.levels is None:
-        return column.kind == "number"
-    return all(_is_number(text) for text in column.levels.tolist())
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _as_numbers(column: Column) -> Array:
-    if column.levels is None:
-        return column.values
-    texts = column.texts()
-    return np.array([np.nan if text is None else float(text) for text in texts])
 
 
 def _training_rows(model: TableModel) -> Array:

@@ -13,6 +13,9 @@ from scipy.special import ndtri
 from manyone._types import Array
 from manyone.tables.frames import Column
 
+#: What a column with a past is looked at by: its values, how they differ from those
+#: before, and how much they swing.
+PARTS = ("level", "difference", "swing")
 # Knots of the map of a column of numbers.
 _KNOTS = 33
 # Beyond the range a coordinate grows by this much for each further distance between its end and
@@ -234,4 +237,53 @@ class DateMap:
         return texts
 
 
-Map = NumberMap | LevelMap | DateMap
+@dataclass(frozen=True, eq=False)
+class PastMap:
+    """A column of numbers and what was made from its past, each by a map of its own.
+
+    Parameters
+    ----------
+    parts : tuple of str
+        Among `PARTS`, in their order: what is used.
+    numbers : tuple of NumberMap
+        One for each.
+    """
+
+    parts: tuple[str, ...]
+    numbers: tuple[NumberMap, ...]
+
+    @property
+    def width(self) -> int:
+        """Number of coordinates."""
+        return len(self.parts)
+
+
+Map = NumberMap | LevelMap | DateMap | PastMap
+
+
+def number_maps(one: Map) -> tuple[NumberMap, ...]:
+    """Maps of the coordinates that are numbers."""
+    if isinstance(one, NumberMap):
+        return (one,)
+    return one.numbers if isinstance(one, PastMap) else ()
+
+
+def level_map(one: Map) -> NumberMap | None:
+    """The map of the values themselves, of a column of numbers."""
+    if isinstance(one, PastMap):
+        return one.numbers[0] if one.parts[0] == "level" else None
+    return one if isinstance(one, NumberMap) else None
+
+
+def number_values(one: Map, column: Column) -> Array:
+    """Values (n, k) that `number_maps` turn into coordinates."""
+    if not isinstance(one, PastMap):
+        return column.values[:, None]
+    places = [PARTS.index(part) for part in one.parts]
+    return part_values(column)[:, places]
+
+
+def part_values(column: Column) -> Array:
+    """Values of a column of numbers, their differences and swings, (n, 3)."""
+    assert column.past is not None
+    return np.column_stack([column.values, column.past])

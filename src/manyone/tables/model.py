@@ -7,14 +7,14 @@ from dataclasses import KW_ONLY, dataclass, replace
 from datetime import UTC, datetime
 from numbers import Integral
 from pathlib import Path
-from typing import Self, cast
+from typing import Literal, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, OutlierMixin
 from sklearn.utils.validation import check_is_fitted, check_scalar
 
-from manyone._types import Anomalies, Array, Codes
+from manyone._types import Anomalies, Array, Codes, Mask
 from manyone.data.labels import find
 from manyone.estimators.base import OneClassEstimator
 from manyone.messages import plural, warn_user
@@ -32,9 +32,17 @@ from manyone.tables.frames import (
     read_yes_no,
     refuse_missing_columns,
     refuse_no_rows,
+    task_labels,
 )
 from manyone.tables.incidents import findings_of, incident_table, scored_block
 from manyone.tables.page import write_report
+from manyone.tables.past import (
+    SPAN,
+    TablePast,
+    carries_past,
+    known_times,
+    with_columns,
+)
 from manyone.tables.reading import (
     TrainingTable,
     claimed_tasks,
@@ -72,6 +80,10 @@ class TableModel(OutlierMixin, BaseEstimator):
     time : str or None
         Column that says when; never a feature. Thresholds are then set, and settings judged, on
         blocks of time that leave together, see :doc:`/time`.
+    history : "auto", int or None, default="auto"
+        Rows are also compared with earlier rows of their task, where there is a `time`:
+        numbers by how far they are from a running mean of so many rows, and by how much
+        they swing. ``"auto"``: 12 rows, except for strangers. None: not at all.
     outlier : str or None
         Column that marks rows known to be abnormal.
     random_state : int, RandomState or None
@@ -130,6 +142,7 @@ class TableModel(OutlierMixin, BaseEstimator):
     task_rate_limit: float | None = None
     ignore: Sequence[str] = ()
     time: str | None = None
+    history: Literal["auto"] | int | None = "auto"
     outlier: str | None = None
     random_state: int | np.random.RandomState | None = None
     groups: str | None = None
@@ -159,6 +172,26 @@ class TableModel(OutlierMixin, BaseEstimator):
         self._become(fit_table(self, table))
         self.time_format_ = None
         return self
+
+    def _span(self) -> int | None:
+        """Rows of the running means that rows are compared with, if any."""
+        history = self.history
+        if history is None:
+            return None
+        if isinstance(history, Integral) and history >= 2:
+            if self.time is None:
+                raise ValueError(
+                    f"history={history!r} needs the order of rows: name a time column."
+                )
+            return int(history)
+        if history != "auto":
+            raise ValueError(
+                'history must be "auto", None, or a number of rows from 2 on; '
+                f"got {history!r}."
+            )
+        # Rows of somebody else do not differ from their own past.
+        has_past = self.time is not None and self.anomalies != "strangers"
+        return SPAN if has_past else None
 
     @property
     def task_columns(self) -> list[str]:
@@ -286,7 +319,7 @@ class TableModel(OutlierMixin, BaseEstimator):
         """
         check_is_fitted(self)
         check_scalar(explain, "explain", Integral, min_val=0)
-        frame = as_table(table)
+        frame = self._table(table)
         kept_names = names_of(keep)
         refuse_missing_columns(frame, keep=kept_names)
         answers = self._answer(frame, fdr, unknown)
@@ -321,7 +354,11 @@ class TableModel(OutlierMixin, BaseEstimator):
 
     def _answers(self, table: Table) -> Answers:
         check_is_fitted(self)
-        return self._answer(as_table(table), None, "pooled")
+        return self._answer(self._table(table), None, "pooled")
+
+    def _table(self, table: Table) -> Frame:
+        """A table whose rows carry their past, where the model asks for it."""
+        return self.with_past(as_table(table))[0]
 
     def incidents(
         self,
@@ -349,7 +386,7 @@ class TableModel(OutlierMixin, BaseEstimator):
             it is below 0.005. See :doc:`/page`.
         """
         check_is_fitted(self)
-        frame = as_table(table)
+        frame = self._table(table)
         answers = self._answer(frame, None, "pooled")
         worth = Worth.of(self, at_least, direction)
         counts = None
@@ -388,7 +425,7 @@ class TableModel(OutlierMixin, BaseEstimator):
         """
         check_is_fitted(self)
         check_scalar(top, "top", Integral, min_val=0)
-        frame = as_table(table)
+        frame = self._table(table)
         return explanation_table(self, frame, self.task_columns, top, needed)
 
     def _reference(self) -> Reference:
@@ -404,6 +441,39 @@ class TableModel(OutlierMixin, BaseEstimator):
         state = dict(super().__getstate__())
         state.pop("_explained_by", None)
         return state
+
+    def with_past(
+        self,
+        frame: Frame,
+        past: TablePast | None = None,
+        *,
+        moves: Mask | None = None,
+        in_order: bool = True,
+    ) -> tuple[Frame, TablePast | None]:
+        """Rows that carry their past, and the past of those that follow.
+
+        Parameters
+        ----------
+        frame : narwhals data frame
+        past : TablePast or None
+            As it was returned for the rows before; None: the training rows came before.
+        moves : ndarray of bool of shape (n,) or None
+            Rows that have no part in the past of others where this is false.
+        in_order : bool
+            See :meth:`TablePast.columns`.
+        """
+        past = self.training_.past if past is None else past
+        if past is None or not past.names or carries_past(frame):
+            return frame, past
+        labels = task_labels(frame, self.task_columns)
+        labels = labels_like(labels, self.tasks_, self.task_columns)
+        assert self.time is not None
+        times = known_times(frame, self.time)
+        if moves is not None:
+            times = np.where(moves, times, np.nan)
+        X = self.encoder_.read_before_past(frame)
+        made, after = past.columns(X, labels, times, in_order=in_order)
+        return with_columns(frame, past.names, made), after
 
     def _answer(self, frame: Frame, fdr: float | None, unknown: str) -> Answers:
         claims = claimed_tasks(frame, self.task_columns, self.tasks_, unknown)
@@ -427,7 +497,7 @@ class TableModel(OutlierMixin, BaseEstimator):
             a task both are the same.
         """
         check_is_fitted(self)
-        frame = as_table(table)
+        frame = self._table(table)
         refuse_no_rows(frame)
         refuse_missing_columns(frame, outlier=[outlier])
         answers = self._answer(frame, None, "pooled")
@@ -455,9 +525,10 @@ class TableModel(OutlierMixin, BaseEstimator):
         """
         check_is_fitted(self)
         self._refuse_without_rows("enroll")
-        more = read_training(as_table(table), self._roles(), names_of(self.ignore))
-        both = with_more_rows(self.training_, self._like_training(more))
-        return self._become(fit_again(self, both))
+        frame, after = self.with_past(as_table(table))
+        more = read_training(frame, self._roles(), names_of(self.ignore))
+        more = replace(self._like_training(more), past=after)
+        return self._become(fit_again(self, with_more_rows(self.training_, more)))
 
     def refit(self, table: Table, *, keep: Sequence[Hashable] = ()) -> Self:
         """Fit to other normal rows; settings and columns stay, thresholds are set anew.
@@ -471,7 +542,9 @@ class TableModel(OutlierMixin, BaseEstimator):
             have are forgotten.
         """
         check_is_fitted(self)
-        rows = kept_rows(table, self._roles(), names_of(self.ignore))
+        past = self.training_.past
+        span = None if past is None else past.span
+        rows = kept_rows(table, self._roles(), names_of(self.ignore), span)
         training = self._like_training(rows)
         stays = np.isin(self.training_.labels, np.array([*keep], dtype=object))
         if stays.any():

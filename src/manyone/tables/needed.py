@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -60,7 +59,7 @@ def needed_values(
         def changes(
             values: Array, part: Columns = part, rows: Codes = rows, name: str = name
         ) -> Mask:
-            other = {**part, name: replace(part[name], values=values)}
+            other = {**part, name: part[name].with_values(values)}
             return _alarms(model, other, codes[rows]) != verdict[rows]
 
         unit = max(high[name] - low[name], 1e-12 * abs(high[name]), 1e-300)

@@ -22,7 +22,7 @@ from manyone.page.fleet import Drift, FleetReport, Relations, moment
 from manyone.page.fleet_page import fleet_page
 from manyone.page.html import Cell, Row, Table
 from manyone.tables.explain import plain_text
-from manyone.tables.frames import as_table, read_column
+from manyone.tables.frames import read_column
 from manyone.tables.incidents import (
     MOST_EXPLAINED,
     findings_of,
@@ -78,7 +78,7 @@ def report_of(
     gaps: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
     if table is not None:
-        frame = as_table(table)
+        frame = model._table(table)
         answers = model._answer(frame, None, "pooled")
         block = scored_block(model, frame, answers)
         findings = findings_of(model, [block])

@@ -21,6 +21,7 @@ from manyone.tables.frames import (
     Frame,
     Labels,
     joined_label,
+    joined_labels,
     read_columns,
     read_times,
     read_yes_no,
@@ -29,6 +30,7 @@ from manyone.tables.frames import (
     task_labels,
     text_column,
 )
+from manyone.tables.past import TablePast, add_past, is_hidden
 
 if TYPE_CHECKING:
     from manyone.tables.model import TableModel
@@ -59,6 +61,8 @@ class TrainingTable:
         Rows of the table with this content that the row stands for.
     totals : ndarray of shape (n,)
         How many normal rows, or rows known to be abnormal, the table has of its task.
+    past : TablePast or None
+        What the tasks ended with, where rows are compared with earlier ones.
     """
 
     columns: Columns
@@ -70,6 +74,7 @@ class TrainingTable:
     hashes: Hashes
     copies: Array
     totals: Codes
+    past: TablePast | None = None
 
     def take(self, rows: Codes) -> TrainingTable:
         """Some of the rows."""
@@ -98,7 +103,10 @@ class TrainingTable:
             key: None if any(part is None for part in pair) else joined_labels(*pair)
             for key, pair in pairs.items()
         }
-        both = replace(self, columns=columns, **arrays)
+        past = self.past
+        if past is not None and more.past is not None:
+            past = past.later(more.past)
+        both = replace(self, columns=columns, past=past, **arrays)
         strata = both.strata()
         number = strata.max() + 1
         cut = len(self.labels)
@@ -157,7 +165,15 @@ class TrainingTable:
 
     def _arrays(self) -> list[tuple[str, Any]]:
         """Everything that has an entry for each row, by name."""
-        return [(key, value) for key, value in vars(self).items() if key != "columns"]
+        apart = ("columns", "past")
+        return [(key, value) for key, value in vars(self).items() if key not in apart]
+
+    def ended(self, tasks: Labels, names: Sequence[str]) -> TrainingTable:
+        """The rows with the past of some tasks and columns, for rows of other tables."""
+        past = self.past
+        if past is not None:
+            past = past.of_tasks(tasks).of_columns(names).ended() if names else None
+        return replace(self, past=past)
 
     def without(self, task: Hashable | Sequence[object]) -> TrainingTable:
         """All rows but those of a task, which has to be there, and not alone."""
@@ -206,13 +222,6 @@ def sizes_of(strata: Codes, totals: Codes, number: int) -> Codes:
     return sizes
 
 
-def joined_labels(first: Labels, second: Labels) -> Labels:
-    """Two arrays in one; NumPy alone would make texts of whole numbers beside texts."""
-    if {first.dtype.kind, second.dtype.kind} & {"U", "O"}:
-        return as_labels([*first.tolist(), *second.tolist()])
-    return np.concatenate([first, second])
-
-
 def refuse_other_columns(columns: Columns, more: Columns) -> None:
     """All parts of a table have the same columns."""
     different = sorted(columns.keys() ^ more.keys())
@@ -249,12 +258,14 @@ def read_training(
     _refuse_rows_without_task(labels, ~outlier, roles["task"])
     groups = task_labels(frame, roles["groups"]) if roles["groups"] else None
     apart = {name for names in roles.values() for name in names} | set(ignore)
-    names = [name for name in frame.columns if name not in apart]
+    names = [
+        name for name in frame.columns if name not in apart and not is_hidden(name)
+    ]
     if not names:
         raise ValueError(
             "The table has no column beside those that say what rows are: add some to learn from."
         )
-    columns = read_columns(frame, names)
+    columns = add_past(read_columns(frame, names), frame)
     times = read_times(frame, roles["time"][0]) if roles["time"] else None
     hashes = content_hashes(columns, times, groups)
     n_rows = len(labels)

@@ -13,12 +13,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from manyone._types import Codes, Mask
-from manyone.data.blocks import AnyBlock, Block
+from manyone.data.blocks import AnyBlock, Block, ChainedBlock
 from manyone.data.rows import in_memory
-from manyone.data.sweeps import local_sweep
-from manyone.fitting.sources import sweep_of
+from manyone.data.sweeps import Sweep, local_sweep
+from manyone.fitting.sources import sweep_in_order, sweep_of
 from manyone.messages import label_text, warn_user
 from manyone.tables.frames import Frame, Table, as_table, interpreted, written_columns
+from manyone.tables.past import TablePast, TrainingPast
 from manyone.tables.reading import TrainingTable, read_training
 
 #: Most rows of a task that a model is fitted to. Rows known to be abnormal are as many more.
@@ -72,9 +73,10 @@ class KeepRows:
         frame = as_table(block.X)
         if not len(frame):
             return None
-        # Columns made from the past of a task belong here: the rows are still complete.
         rows = read_training(frame, self.roles, self.ignore)
         written = written_columns(frame, rows.columns)
+        if isinstance(block, ChainedBlock) and isinstance(block.after, TablePast):
+            rows = replace(rows, past=block.after)
         return KeptRows(self.limited(rows), frozenset(written))
 
     def merge(self, first: KeptRows | None, second: KeptRows | None) -> KeptRows | None:
@@ -90,7 +92,10 @@ class KeepRows:
 
 
 def kept_rows(
-    table: Table, roles: dict[str, list[str]], ignore: Sequence[str]
+    table: Table,
+    roles: dict[str, list[str]],
+    ignore: Sequence[str],
+    span: int | None = None,
 ) -> TrainingTable:
     """Read a table once, wherever it is, and keep what a model is fitted to.
 
@@ -101,6 +106,8 @@ def kept_rows(
     roles : dict
         Names of the columns for ``task``, ``time``, ``outlier`` and ``groups``.
     ignore : list of str
+    span : int or None
+        Rows of the running means that the past of each row is made of; None: none is.
 
     Returns
     -------
@@ -108,13 +115,26 @@ def kept_rows(
         In the order of the table, or of time where that is known.
     """
     step = KeepRows(roles, ignore, MOST_TASK_ROWS, MOST_ROWS)
-    at_hand = in_memory(table)
-    sweep = local_sweep(FrameBlocks(as_table(table))) if at_hand else sweep_of(table)
-    kept: KeptRows | None = sweep(step)
+    past = None if span is None else TrainingPast(roles, ignore, span)
+    kept: KeptRows | None = _sweep(table, past)(step)
     if kept is None:
         raise ValueError("table has no rows.")
     rows = drawn_copies(kept.rows, MOST_TASK_ROWS, MOST_ROWS).in_order()
     return replace(rows, columns=interpreted(rows.columns, sorted(kept.written)))
+
+
+def _sweep(table: Table, past: TrainingPast | None) -> Sweep:
+    """How to pass over a table, whose rows have a past or not."""
+    if in_memory(table):
+        frame = as_table(table)
+        if past is None or not len(frame):
+            return local_sweep(FrameBlocks(frame))
+        # Rows at hand are put in the order of time, those of files have to be.
+        made = past.block(Block(frame), None)
+        return local_sweep(FrameBlocks(as_table(made.X), made.after))
+    if past is None:
+        return sweep_of(table)
+    return sweep_in_order(table, past.block)
 
 
 def with_more_rows(rows: TrainingTable, more: TrainingTable) -> TrainingTable:
@@ -133,9 +153,17 @@ def with_more_rows(rows: TrainingTable, more: TrainingTable) -> TrainingTable:
 
 @dataclass(frozen=True, eq=False)
 class FrameBlocks:
-    """Rows of a frame in memory, some at a time: what is worked out of them stays small."""
+    """Rows of a frame in memory, some at a time: what is worked out of them stays small.
+
+    Parameters
+    ----------
+    frame : narwhals data frame
+    after : TablePast or None
+        What its tasks ended with, where its rows carry their past.
+    """
 
     frame: Frame
+    after: object = None
 
     def __len__(self) -> int:
         """Number of blocks."""
@@ -144,10 +172,11 @@ class FrameBlocks:
     def __iter__(self) -> Iterator[Block]:
         """Start again with the first rows."""
         if len(self) == 1:
-            yield Block(self.frame)
+            yield ChainedBlock(self.frame, after=self.after)
             return
         for start in range(0, len(self.frame), _BLOCK_ROWS):
-            yield Block(self.frame[start : start + _BLOCK_ROWS])
+            rows = self.frame[start : start + _BLOCK_ROWS]
+            yield ChainedBlock(rows, after=self.after)
 
 
 # ------------------------------------------------------------------------------------- limits

@@ -14,7 +14,9 @@ from manyone._types import Array, Codes, Labels, Mask
 from manyone.data.labels import split_columns
 from manyone.data.rows import number_of, places
 from manyone.messages import warn_user
+from manyone.tables import TableModel
 from manyone.tables.answers import BASES
+from manyone.tables.frames import Frame, Table, as_table
 from manyone.watch import drift, thresholds
 from manyone.watch.memory import FAULT, NORMAL, UNANSWERED, Id, JudgedRows
 from manyone.watch.model import (
@@ -155,8 +157,33 @@ class Monitor:
         -------
         Watched
         """
+        given = X
         X, time, id = split_columns(X, time=time, id=id)
+        if isinstance(self.model, TableModel):
+            X = self.with_past(given, id)
         return self._watch(score_rows(self.model, X, task), time, id)
+
+    def with_past(self, table: Table, id: object = None) -> Frame:
+        """Rows of a table that carry their past, where the model asks for it.
+
+        The rows become the past of others. `update` takes such rows as they are.
+
+        Parameters
+        ----------
+        table : data frame
+        id : array-like of shape (n,) or None
+            As in `update`: rows that came before move nothing.
+        """
+        frame = as_table(table)
+        ids = plain_ids(id, len(frame), self.state.memory.count)
+        is_new = ~self.state.memory.find(ids)[0]
+        is_new &= _first_places(ids) == np.arange(len(ids))
+        frame, past = self.model.with_past(
+            frame, self.state.past, moves=is_new, in_order=False
+        )
+        if past is not None:
+            self.state.past = past.of_tasks(self.model.tasks_)
+        return frame
 
     def _watch(self, scored: Scored, time: object = None, id: object = None) -> Watched:
         """Judge rows that have been scored already, in the order of time."""

@@ -28,7 +28,6 @@ from scipy.stats import binom
 from manyone._types import Array, Mask
 from manyone.alerts.evidence import STANDS_OUT
 from manyone.messages import plural, shortlist
-from manyone.tables.frames import as_table
 from manyone.tables.incidents import findings_of, scored_block
 from manyone.tables.records import names_of_columns, table_of_records
 from manyone.watch.memory import FAULT, NORMAL
@@ -210,10 +209,11 @@ def _judged(
 ) -> Verdict:
     """Whether a challenger may take the champion's place."""
     normal = shadow & rows.is_normal
-    compared = as_table(rows.table.filter(normal))
+    shown = rows.table.filter(normal)
+    compared = challenger._table(shown)
     answers = challenger._answer(compared, None, "pooled")
     findings = findings_of(challenger, [scored_block(challenger, compared, answers)])
-    before = champion._answer(compared, None, "pooled").alarm
+    before = champion._answers(shown).alarm
     more = int(np.count_nonzero(answers.alarm & ~before))
     fewer = int(np.count_nonzero(before & ~answers.alarm))
     faults = rows.table.filter(rows.is_fault)

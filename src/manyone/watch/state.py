@@ -9,10 +9,13 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+import manyone.model_files  # noqa: F401 - registers what states hold
 from manyone._types import Array, Codes, Mask
 from manyone.data.groups import looks_ahead
 from manyone.files import archive, write_atomically
 from manyone.files.errors import ModelFileError
+from manyone.tables import TableModel
+from manyone.tables.past import TablePast
 from manyone.watch.drift import BETS, LONGEST, NEIGHBOURS, fresh_shares
 from manyone.watch.memory import (
     NORMAL,
@@ -80,6 +83,8 @@ class MonitorState:
         Row of the stream at which the whole fleet was flagged, -1 for never.
     memory : RowMemory
         The last rows, by id.
+    past : TablePast or None
+        What the tasks ended with, where a model of tables asks for the past of rows.
     """
 
     fingerprint: str
@@ -113,6 +118,7 @@ class MonitorState:
     learned: Array
     fleet_flagged: Codes
     memory: RowMemory = field(default_factory=Memory)
+    past: TablePast | None = None
 
     @classmethod
     def start(
@@ -169,6 +175,7 @@ class MonitorState:
             trained=rows_of_tasks(estimator),
             learned=np.zeros(n_tasks),
             fleet_flagged=np.full(1, -1),
+            past=model.training_.past if isinstance(model, TableModel) else None,
         )
 
     def confirmed_rows(self, ids: list[Id]) -> tuple[Mask, Codes]:
@@ -188,6 +195,8 @@ class MonitorState:
         """The state for a model that has learned rows of these tasks: other scores, same past."""
         new = self.start(model, drift_level=self.drift_level, seed=self.seed)
         new.memory = self.memory
+        if new.past is not None and self.past is not None:
+            new.past = new.past.later(self.past)
         new.trained = self.trained
         new.learned = self.learned + np.bincount(codes, minlength=len(self.learned))
         new.rows = self.rows
@@ -355,6 +364,7 @@ def _checked_fields(saved: object) -> dict[str, Any]:
     if not np.all(saved["neighbours"][:, 1] >= 1):
         raise ValueError("neighbours has numbers of pairs below 1")
     _check_plain(saved)
+    _check_past(saved["past"], n_tasks)
     return {**saved, "memory": _checked_memory(saved["memory"], n_tasks)}
 
 
@@ -380,6 +390,13 @@ def _check_history(history: Any, counts: Codes, n_tasks: int) -> None:
     if not 0 < width <= LONGEST or counts.max(initial=0) > width:
         raise ValueError(f"history is {history.shape}")
     _check_array("history", history, _Shape(np.float32, gaps=True), (n_tasks, width))
+
+
+def _check_past(past: object, n_tasks: int) -> None:
+    if past is not None and not isinstance(past, TablePast):
+        raise ValueError("past is of another type")
+    if past is not None and len(past.tasks) != n_tasks:
+        raise ValueError(f"past is that of {len(past.tasks)} tasks, not {n_tasks}")
 
 
 def _check_plain(plain: dict[str, Any]) -> None:
