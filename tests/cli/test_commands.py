@@ -446,6 +446,8 @@ def test_whole_numbers_name_tasks_in_csv_and_parquet(here, capsys):
                     "machine",
                     "--time",
                     "when",
+                    "--history",
+                    "none",
                     "--out",
                     "m",
                     *FAST,
