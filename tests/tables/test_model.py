@@ -172,7 +172,9 @@ def walks(n_tasks=4, rows=40, new=100, seed=0):
 
 def in_time(**changes):
     return TableModel(
-        "machine", **{"method": FAST, "alarm_rate": 0.1, "time": "when"} | changes
+        "machine",
+        **{"method": FAST, "alarm_rate": 0.1, "time": "when", "history": None}
+        | changes,
     )
 
 
