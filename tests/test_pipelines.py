@@ -23,6 +23,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import manyone
 from manyone import (
     AutoOneClass,
+    CalibrationWarning,
     CombinedOneClass,
     IndependentOCKSR,
     JointOCKSR,
@@ -56,6 +57,9 @@ def test_every_method_is_that_of_the_last_step():
     )
     scaler, model = by_hand(JointOCKSR(alarm_rate=0.1))
     Z = scaler.transform(NEW)
+    # Thresholds of the pipeline are set with scalers that had not seen the rows.
+    model.calibration_ = pipeline.model_.calibration_
+    model.recalibrate(0.1)
     for name in ("score_samples", "decision_function", "predict", "pvalues", "select"):
         ours = getattr(pipeline, name)
         theirs = getattr(model, name)
@@ -375,10 +379,10 @@ def test_auto_chooses_the_last_step_of_a_pipeline():
     long = make_pipeline(StandardScaler(), AutoOneClass(**options))
     scaler = StandardScaler().fit(X)
     alone = auto(scaler.transform(X), task=TASK, **options)
-    expected = alone.decision_function(scaler.transform(NEW), task=CLAIM)
+    expected = alone.score_samples(scaler.transform(NEW), task=CLAIM)
     for pipeline in (short, long):
         pipeline.fit(X, task=TASK)
-        assert np.array_equal(pipeline.decision_function(NEW, task=CLAIM), expected)
+        assert np.array_equal(pipeline.score_samples(NEW, task=CLAIM), expected)
         assert pipeline.choice_["method"].tolist() == alone.choice_["method"].tolist()
     with pytest.raises(ValueError, match="make_pipeline"):
         auto(make_pipeline(StandardScaler(), JointOCKSR()), X, task=TASK)
@@ -481,3 +485,57 @@ def test_every_task_is_scored_in_its_own_metric():
         expected = pipeline.score_samples(NEW, task=claims)
         np.testing.assert_array_equal(scores[:, number], expected)
     assert pipeline.predict_task(NEW).shape == (len(NEW),)
+
+
+def sparse_rows(rng, n, columns=100):
+    """Rows of five tasks that are 0 in 98 % of all places."""
+    return (rng.random((5 * n, columns)) < 0.02) * rng.normal(size=(5 * n, columns))
+
+
+def test_rate_holds_behind_a_scaler_of_rare_columns():
+    """A column that one row alone has gets the scale of that row, which must leave."""
+    raised = []
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        model = make_pipeline(StandardScaler(), IndependentOCKSR(alarm_rate=0.1))
+        model.fit(sparse_rows(rng, 20), task=np.repeat(range(5), 20))
+        claims = np.repeat(range(5), 60)
+        raised.append(np.mean(model.predict(sparse_rows(rng, 60), task=claims) < 0))
+    # Without refits of the scaler a third of the rows raise alarms.
+    assert np.mean(raised) < 0.14
+
+
+def test_left_out_scores_are_those_of_a_whole_refit():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(24, 3)) * [1.0, 10.0, 0.1]
+    task = np.repeat(["a", "b"], 12)
+    model = make_pipeline(StandardScaler(), IndependentOCKSR()).fit(X, task=task)
+    assert model.model_.calibration_.source == "folds"
+    rows = model.model_.training_
+    assert type(rows).__name__ == "TrainingRows"
+    scaled = StandardScaler().fit_transform(X)
+    np.testing.assert_allclose(np.sort(rows.X, axis=0), np.sort(scaled, axis=0))
+    alone = IndependentOCKSR().fit(scaled, task=task)
+    new = rng.normal(size=(5, 3)) * [1.0, 10.0, 0.1]
+    claims = list("ababa")
+    np.testing.assert_allclose(
+        model.score_samples(new, task=claims),
+        alone.score_samples(StandardScaler().fit(X).transform(new), task=claims),
+        rtol=1e-9,
+    )
+
+
+def test_transformers_that_learn_nothing_cost_nothing():
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    task = np.repeat(["a", "b"], 20)
+    model = make_pipeline(FunctionTransformer(np.sinh), JointOCKSR()).fit(X, task=task)
+    assert model.model_.calibration_.source == "leave-one-out"
+
+
+def test_a_step_that_refuses_new_values_is_named():
+    rng = np.random.default_rng(0)
+    X = np.array([["x"] * 30 + ["y"] * 9 + ["z"]]).T[rng.permutation(40)]
+    with pytest.warns(CalibrationWarning, match=r"'onehotencoder' cannot be fitted"):
+        make_pipeline(OneHotEncoder(sparse_output=False), JointOCKSR()).fit(
+            X, task=np.repeat(["a", "b"], 20)
+        )

@@ -1,6 +1,7 @@
 """What scikit-learn keeps private and we need all the same, in one place."""
 
 from sklearn.base import _fit_context as fit_context
+from sklearn.utils import _safe_indexing as rows_of
 from sklearn.utils._param_validation import (
     Interval,
     StrOptions,
@@ -21,5 +22,6 @@ __all__ = [
     "VisualBlock",
     "check_sample_weight",
     "fit_context",
+    "rows_of",
     "validate_parameter_constraints",
 ]

@@ -27,6 +27,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 from scipy.signal import fftconvolve
@@ -246,47 +247,70 @@ def depth_pvalues(
     Returns
     -------
     ndarray of shape (m,)
-        Tails of tasks differ, and T tasks cannot tell that the next one has a tail like
-        theirs with more certainty than T / (T + 1). So p is T / (T + 1) of what all
-        distances say, and 1 / (T + 1) of what those of the task alone say.
+        1 up to the largest distance of all: ranks say all there is to say. Beyond it
+        (k + 1) / (n + 1) (1 + log(d / u) / (S + T s))^(-k - T), where u is the
+        (k + 1)-th largest of the task's n distances, S the sum of log(c / u) over the k
+        larger ones, and s what such a logarithm is on average over the T tasks. With
+        one task (T = 0 here) this is exact for tails that fall as a power, whatever the
+        power: it counts in that the power is estimated. Several tasks say as much about
+        the power of one as T rows of its own would. Normal distributions have lighter
+        tails. 1 throughout where there are too few rows.
     """
-    names = np.unique(reference_task)
-    pooled = _tail_pvalues(depth, reference, len(names))
-    if len(names) <= 1 or len(reference) < _FEWEST:
-        return pooled if len(reference) >= _FEWEST else np.ones(len(depth))
-    own = np.ones(len(depth))
-    for name in np.unique(task[pooled < 1.0]).tolist():
-        rows = task == name
-        own[rows] = _tail_pvalues(depth[rows], reference[reference_task == name])
-    return np.where(pooled < 1.0, (len(names) * pooled + own) / (len(names) + 1), 1.0)
+    p = np.ones(len(depth))
+    if len(reference) < _FEWEST:
+        return p
+    names = np.unique(reference_task).tolist()
+    tails = {name: _Tail.of(reference[reference_task == name]) for name in names}
+    total = sum(tail.total for tail in tails.values())
+    prior_rows = len(names) if len(names) > 1 else 0
+    prior = prior_rows * total / sum(tail.rows for tail in tails.values())
+    beyond = depth > reference.max()
+    for name in np.unique(task[beyond]).tolist():
+        if name in tails:
+            rows = beyond & (task == name)
+            p[rows] = tails[name].pvalues(depth[rows], prior_rows, prior)
+    return p
 
 
-def _tail_pvalues(depth: Array, reference: Array, n_tasks: int = 1) -> Array:
-    """P-values of distances (m,) beyond the largest of a reference (n,).
+class _Tail(NamedTuple):
+    """The largest distances of a task from itself.
 
-    1 up to the largest: ranks say all there is to say. Beyond it (k + 1) / (n + 1)
-    (1 + log(d / u) / S)^(-k), where u is the (k + 1)-th largest distance and S the sum
-    of log(c / u) over the k larger ones. This is exact for tails that fall as a power,
-    whatever the power: it counts in that the power is estimated. Normal distributions
-    have lighter tails. Several tasks are the units that the power is estimated from: k
-    is then at most their number. 1 throughout where there are too few rows.
+    Attributes
+    ----------
+    size : int
+        All distances.
+    rows : int
+        Those in the tail.
+    level : float
+        The largest distance below the tail.
+    total : float
+        Sum of log(c / level) over the tail.
     """
-    count = len(reference)
-    nothing = np.ones(len(depth))
-    descending = np.sort(reference)[::-1]
-    largest = max(_TAIL_ROWS, int(_TAIL * count))
-    if count <= largest or not descending[largest] > 0.0:
-        return nothing
-    level = descending[largest]
-    total = float(np.sum(np.log(descending[:largest] / level)))
-    if not total > 0.0:
-        return nothing
-    units = largest if n_tasks == 1 else min(largest, n_tasks)
-    sum_of_units = total * units / largest
-    beyond = np.log(np.maximum(depth, level) / level) / sum_of_units
-    tail = (largest + 1.0) / (count + 1.0) * (1.0 + beyond) ** -units
-    lowest_rank = 1.0 / (count + 1.0)
-    return np.where(depth > descending[0], np.clip(tail, 1e-300, lowest_rank), nothing)
+
+    size: int
+    rows: int
+    level: float
+    total: float
+
+    @classmethod
+    def of(cls, distances: Array) -> _Tail:
+        """Of distances (n,); the tail has a twentieth of them, or `_TAIL_ROWS`."""
+        descending = np.sort(distances)[::-1]
+        rows = min(max(_TAIL_ROWS, int(_TAIL * len(distances))), len(distances) - 1)
+        level = float(descending[rows])
+        if not level > 0.0:
+            return cls(len(distances), rows, level, 0.0)
+        total = float(np.sum(np.log(descending[:rows] / level)))
+        return cls(len(distances), rows, level, total)
+
+    def pvalues(self, depth: Array, prior_rows: int, prior: float) -> Array:
+        """P-values of distances (m,) beyond all, with rows and a sum of others."""
+        if not self.level > 0.0 or not self.total + prior > 0.0:
+            return np.ones(len(depth))
+        beyond = np.log(depth / self.level) / (self.total + prior)
+        tail = (1.0 + beyond) ** -(self.rows + prior_rows)
+        tail *= (self.rows + 1.0) / (self.size + 1.0)
+        return np.clip(tail, 1e-300, 1.0 / (self.size + 1.0))
 
 
 def evidence(p: Array, rows: int, counted: float) -> float:

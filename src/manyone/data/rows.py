@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -101,6 +101,14 @@ class TrainingRows(CodedRows):
             value = getattr(self, name)
             some[name] = None if value is None else value[rows]
         return replace(self, **some)
+
+    def parted(self, kept: Codes, held: Codes) -> tuple[TrainingRows, Rows]:
+        """Some rows to learn from, and others to be scored by what was learned."""
+        return self.take(kept), self.X[held]
+
+    def settled(self) -> TrainingRows:
+        """The rows as a model keeps them."""
+        return self
 
     def as_new(self, rows: Codes) -> Rows:
         """Some of the rows as they would be brought to be scored."""
@@ -204,6 +212,39 @@ class WithColumns(Protocol):
 
     n_features_in_: int
     label_columns_: dict[str, str]
+
+
+@dataclass(frozen=True, eq=False)
+class RemadeRows(TrainingRows):
+    """Rows that transformers have made, and what makes them from some of the rows alone.
+
+    Attributes
+    ----------
+    remake : callable
+        Of numbers of rows to keep and rows to hold out: both as transformers make them
+        that were fitted to those that are kept.
+    """
+
+    remake: Callable[[Codes, Codes], tuple[Rows, Rows]] | None = None
+
+    def parted(self, kept: Codes, held: Codes) -> tuple[TrainingRows, Rows]:
+        """See :class:`TrainingRows`."""
+        assert self.remake is not None
+        X, held_X = self.remake(kept, held)
+        return replace(self.settled().take(kept), X=X), held_X
+
+    def settled(self) -> TrainingRows:
+        """See :class:`TrainingRows`."""
+        names = [part.name for part in fields(TrainingRows)]
+        return TrainingRows(**{name: getattr(self, name) for name in names})
+
+    @classmethod
+    def of(
+        cls, rows: TrainingRows, remake: Callable[[Codes, Codes], tuple[Rows, Rows]]
+    ) -> RemadeRows:
+        """Rows with what makes them again."""
+        names = [part.name for part in fields(TrainingRows)]
+        return cls(**{name: getattr(rows, name) for name in names}, remake=remake)
 
 
 def training_rows(

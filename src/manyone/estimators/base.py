@@ -22,7 +22,7 @@ from manyone.calibration.thresholds import Calibration
 from manyone.capabilities import DECLARED, Capabilities
 from manyone.data import checks
 from manyone.data.memory import NotEnoughMemory, too_large
-from manyone.data.rows import TrainingRows, in_memory, training_rows
+from manyone.data.rows import RemadeRows, TrainingRows, in_memory, training_rows
 from manyone.data.sweeps import Sweep
 from manyone.estimators.scoring import (
     DEFAULT_RATE,
@@ -224,13 +224,16 @@ class MultiTaskOneClass(OneClassEstimator):
     # ------------------------------------------------------------------------------------- fitting
 
     def _fit_rows(self, rows: TrainingRows, tasks: Labels, *, calibrate: bool) -> Self:
-        if self.can.merges_copies:
+        if self.can.merges_copies and not isinstance(rows, RemadeRows):
             rows = rows.merged()[0]
         try:
             with np.errstate(under="ignore"):
                 solution = self._learn(rows, left_out=calibrate)
                 self._warn(solution, rows.X)
-                solution = with_nearness(solution, rows)
+                guarded = with_nearness(solution, rows.settled())
+                if isinstance(rows, RemadeRows):  # left-out rows are guarded already
+                    guarded = replace(guarded, left_out=solution.left_out)
+                solution = guarded
         except NotEnoughMemory:
             raise
         except MemoryError:
@@ -242,7 +245,7 @@ class MultiTaskOneClass(OneClassEstimator):
         self.tasks_ = tasks
         self.solution_ = solution
         # What updates, exact p-values and plots need of the rows.
-        self.training_ = rows
+        self.training_ = rows.settled()
         if rows.columns is not None:
             self.training_ = replace(rows, X=np.empty((len(rows.codes), 0)))
         self.__dict__.pop("calibration_", None)
@@ -274,6 +277,10 @@ class MultiTaskOneClass(OneClassEstimator):
         """
         if not left_out:
             rows = replace(rows, group=None)
+        elif isinstance(rows, RemadeRows):
+            # Rows that a closed form leaves out have shaped the transformers.
+            solution = self._learn(rows.settled(), left_out=False, kernel=kernel)
+            return self._judged_by_folds(solution, rows, None)
         if self.metric != "plain":
             metric, prepared = self._learned_metric(replace(rows, group=None))
             X = metric.apply(prepared.X, prepared.codes)
@@ -345,19 +352,25 @@ class MultiTaskOneClass(OneClassEstimator):
         """The solution with scores of its rows by refits without them.
 
         A metric, that of the solution or None, is learned anew by every refit, and the
-        width of the kernel in it. Without one the kernel stays that of all rows.
+        width of the kernel in it, as are the transformers that made the rows. Without
+        either the kernel stays that of all rows.
         """
         kernel = solution.scorer.points.kernel
         X = rows.X
         if metric is not None:
             # (Outliers of every task are not dealt to folds: any metric will do.)
             X = metric.apply(rows.X, np.maximum(rows.codes, 0))
-        similarity = similarity_of(X, rows, kernel)
+        similarity = similarity_of(X, rows.settled(), kernel)
+        same_rows = metric is None and not isinstance(rows, RemadeRows)
 
         def refit(kept: Codes, held: Codes) -> tuple[Solution, Array]:
-            fixed = kernel if metric is None else None
-            part = self._learn(rows.take(kept), left_out=False, kernel=fixed)
-            return part, part.scorer.own(rows.X[held], rows.codes[held])
+            part_rows, X_held = rows.parted(kept, held)
+            fixed = kernel if same_rows else None
+            part = self._learn(part_rows, left_out=False, kernel=fixed)
+            if isinstance(rows, RemadeRows):
+                # How far a row is from all others depends on the transformers, too.
+                part = with_nearness(part, part_rows)
+            return part, part.scorer.own(X_held, rows.codes[held])
 
         return solve_with_folds(
             lambda: solution, refit, similarity, rows, self.can.folds or _FOLDS

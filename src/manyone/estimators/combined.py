@@ -131,7 +131,7 @@ class CombinedOneClass(Updates, OneClassEstimator, BaseComposition):
     # ------------------------------------------------------------------------------------- fitting
 
     def _fit_rows(self, rows: TrainingRows, tasks: Labels, *, calibrate: bool) -> Self:
-        self.training_ = replace(rows, X=np.empty((len(rows.codes), 0)))
+        self.training_ = replace(rows.settled(), X=np.empty((len(rows.codes), 0)))
         sweep = sweep_of_rows(self, rows, tasks)
         return self._fit_views(sweep, self.alarm_rate if calibrate else None)
 

@@ -101,6 +101,10 @@ def tuned_pipeline(
         )
     labels = {name: roles[name] for name in ("task", "outlier", "groups")}
     fitted = TaskPipeline(list(pipeline.steps))
-    Z, checked_roles = fitted.fit_transformers(X, roles["sample_weight"], **labels)
-    model = tune(fitted.steps[-1][1], Z, **checked_roles, **options)
-    return fitted.become(model, Z, **checked_roles)
+    last = fitted.steps[-1][1]
+    return fitted.fit_last(
+        lambda Z, **given: tune(last, Z, **given, **options),
+        X,
+        roles["sample_weight"],
+        **labels,
+    )
