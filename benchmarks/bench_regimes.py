@@ -1,4 +1,4 @@
-"""Where plain detectors are ahead: simulated faults in nine regimes, beside loops over the tasks.
+"""Where plain detectors are ahead: simulated faults in eleven regimes, beside loops over the tasks.
 
 Run ``python benchmarks/bench_regimes.py [--draws N] [REGIME ...]``; none is all. Printed is the
 mean over tasks of the area under the ROC curve, in percent, and the false alarms of
@@ -43,6 +43,8 @@ class Regime(NamedTuple):
 REGIMES = {
     "25 rows": Regime(),
     "6 rows": Regime(rows=6),
+    "15 rows": Regime(rows=15),
+    "30 rows": Regime(rows=30),
     "200 rows": Regime(tasks=8, rows=200),
     "correlated": Regime(factors=0.98),
     "heavy tails": Regime(freedom=2.0),
