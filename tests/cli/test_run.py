@@ -98,6 +98,12 @@ def test_files_of_a_pattern_are_read_once_and_a_bad_one_holds_up_none(here, caps
     assert query("SELECT count(*), count(DISTINCT id) FROM scores") == [
         (len(rows),) * 2
     ]
+    with open("fleet.toml", "a") as file:
+        file.write('[watch]\nmetrics = "m.prom"\n')
+    capsys.readouterr()
+    assert main(["run", "fleet.toml"]) == 0
+    assert capsys.readouterr().out.count("0 new rows") == 1
+    assert (here / "m.prom").exists()
     (here / "inbox" / "5a.csv").write_text("machine\nx,y\n")
     rows[:10].write_csv("inbox/9.csv")
     capsys.readouterr()
@@ -122,6 +128,7 @@ def test_messages_and_answers_of_a_file(here, monkeypatch, capsys):
     write(f'{DATA}[watch]\nfeedback = "answers.csv"\n[notify]\nurl = "$HOOK"\n')
     faulty().write_csv("today.csv")
     assert main(["run", "fleet.toml"]) == 3
+    assert "No answers yet" in capsys.readouterr().out
     told = {content["task"] for _, content in receiver.delivered}
     assert "pump 2" in told
     alarms = [row for (row,) in query("SELECT id FROM alarms")]

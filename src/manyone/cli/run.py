@@ -99,13 +99,13 @@ class _Due:
                 problems.append(error)
         if not self._state.exists():
             return self._end(problems, False)
-        stands_out |= self._stood_out()
         if "notify" in self._settings:
             self._notify()
         if "report" in self._settings:
             self._report()
         if "refit" in self._settings and not problems:
             self._refit()
+        stands_out |= self._stood_out()
         return self._end(problems, stands_out)
 
     def _stood_out(self) -> bool:
@@ -143,7 +143,8 @@ class _Due:
         if not paths:
             warn_user(f"{self._config}: no file is called {text} yet.", UserWarning)
             return []
-        return [path for path in paths if self._is_new(path)]
+        # One is always watched: for answers, metrics, and tasks that are silent.
+        return [path for path in paths if self._is_new(path)] or paths[-1:]
 
     def _is_new(self, path: Path) -> bool:
         """Whether a file may have changed since it was read."""
@@ -171,7 +172,7 @@ class _Due:
         notify = self._settings.get("notify", {})
         options = dict(self._settings.get("watch", {}))
         if "feedback" in options and not options["feedback"].exists():
-            del options["feedback"]  # nobody has answered yet
+            typer.echo(f"No answers yet: there is no {options.pop('feedback')}")
         try:
             watch(
                 self._model,

@@ -23,6 +23,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.stats import binom
 
 from manyone._types import Array, Mask
@@ -55,7 +56,8 @@ class KeptRows:
     ----------
     table : polars.DataFrame
         Columns that the model looks at.
-    ids, tasks : ndarray of str of shape (n,)
+    ids, tasks : ndarray of shape (n,)
+        Texts.
     day : ndarray of shape (n,)
         Days since 1970, by the time of the row, or by when it was seen.
     is_fault : ndarray of bool of shape (n,)
@@ -65,8 +67,8 @@ class KeptRows:
     """
 
     table: pl.DataFrame
-    ids: Array
-    tasks: Array
+    ids: NDArray[np.object_]
+    tasks: NDArray[np.object_]
     day: Array
     is_fault: Mask
     is_normal: Mask
