@@ -226,12 +226,12 @@ def by_task(codes: Codes, weight: Array) -> tuple[Codes, Any]:
 def added(one: Codes, other: Codes, *pairs: tuple[Array, Array]) -> tuple[Any, ...]:
     """Tasks of both (t,), and for each pair of arrays with one line per task their sum."""
     if np.array_equal(one, other):
-        return one, *(mine + more for mine, more in pairs)
+        return one, *(first + more for first, more in pairs)
     tasks = np.union1d(one, other)
     sums = []
-    for mine, more in pairs:
-        both = np.zeros((len(tasks), *mine.shape[1:]))
-        both[np.searchsorted(tasks, one)] += mine
+    for first, more in pairs:
+        both = np.zeros((len(tasks), *first.shape[1:]))
+        both[np.searchsorted(tasks, one)] += first
         both[np.searchsorted(tasks, other)] += more
         sums.append(both)
     return tasks, *sums

@@ -193,9 +193,9 @@ def refuse_unless_boolean(mask: Labels) -> None:
     """A mask of known outliers has the values True and False."""
     values = set(mask.tolist())
     if not values <= {False, True}:
-        found = shortlist(sorted(map(str, values)), 5)
+        shown = shortlist(sorted(map(str, values)), 5)
         raise ValueError(
-            f"outlier must be True where a row is abnormal, else False; got {found}."
+            f"outlier must be True where a row is abnormal, else False; got {shown}."
         )
 
 

@@ -161,27 +161,32 @@ def leaving_together(
     """
     assert rows.group is not None
     others = np.zeros(rows.n_tasks, dtype=bool) if others is None else others
-    found = []
+    leaving = []
     ahead = looks_ahead(rows) | (others & bool(rows.forward))
     normal = np.flatnonzero(~rows.outlier)
     order = normal[np.lexsort((rows.group[normal], rows.codes[normal]))]
-    for mine in np.split(order, np.flatnonzero(np.diff(rows.codes[order])) + 1):
-        groups = rows.group[mine]
+    for task_rows in np.split(order, np.flatnonzero(np.diff(rows.codes[order])) + 1):
+        groups = rows.group[task_rows]
         starts = np.flatnonzero(np.diff(groups, prepend=groups[0] - 1))
-        ends = np.append(starts[1:], len(mine))
-        task = rows.codes[mine[0]]
+        ends = np.append(starts[1:], len(task_rows))
+        task = rows.codes[task_rows[0]]
         if len(starts) == 1 and not others[task]:
             continue
         if ahead[task]:
             first = 0 if others[task] else int(first_judged(len(starts)))
             for start, end in zip(starts[first:], ends[first:], strict=True):
-                found.append(
-                    LeftOut(mine[start:], np.arange(len(mine) - start) < end - start)
+                leaving.append(
+                    LeftOut(
+                        task_rows[start:],
+                        np.arange(len(task_rows) - start) < end - start,
+                    )
                 )
         else:
             for start, end in zip(starts, ends, strict=True):
-                found.append(LeftOut(mine[start:end], np.ones(end - start, dtype=bool)))
-    return found
+                leaving.append(
+                    LeftOut(task_rows[start:end], np.ones(end - start, dtype=bool))
+                )
+    return leaving
 
 
 class LeavingRows(NamedTuple):

@@ -95,12 +95,12 @@ class TrainingRows(CodedRows):
         X = self.X[rows]
         if self.columns is not None:
             X = X[:, rows]
-        some: dict[str, Any] = {"X": X}
+        parts: dict[str, Any] = {"X": X}
         names = ("codes", "outlier", "weight", "content", "columns", "group", "moment")
         for name in names:
             value = getattr(self, name)
-            some[name] = None if value is None else value[rows]
-        return replace(self, **some)
+            parts[name] = None if value is None else value[rows]
+        return replace(self, **parts)
 
     def parted(self, kept: Codes, held: Codes) -> tuple[TrainingRows, Rows]:
         """Some rows to learn from, and others to be scored by what was learned."""

@@ -371,8 +371,8 @@ class CombinedOneClass(Updates, OneClassEstimator, BaseComposition):
         pairs = [pair for pair in self.estimators or () if isinstance(pair, tuple)]
         views = [pair[-1] for pair in pairs if isinstance(pair[-1], MultiTaskOneClass)]
         inner = [get_tags(view).input_tags for view in views]
-        tags.input_tags.sparse = bool(inner) and all(one.sparse for one in inner)
-        tags.input_tags.pairwise = bool(inner) and all(one.pairwise for one in inner)
+        tags.input_tags.sparse = bool(inner) and all(tag.sparse for tag in inner)
+        tags.input_tags.pairwise = bool(inner) and all(tag.pairwise for tag in inner)
         return tags
 
 

@@ -144,9 +144,9 @@ class KNFST(MultiTaskOneClass):
             # The origin has no similarity to anything, itself included.
             M = np.pad(M, (0, 1))
             classes = np.append(classes, 1 if T == 1 else classes.max() + 1)
-        found = solve_null_space(M / size, classes, rtol=1e-14)
-        projection = np.zeros((len(K), found.projection.shape[1]))
-        projection[distinct] = found.projection[: len(distinct)]
+        null_space = solve_null_space(M / size, classes, rtol=1e-14)
+        projection = np.zeros((len(K), null_space.projection.shape[1]))
+        projection[distinct] = null_space.projection[: len(distinct)]
         # Where normal rows of a task land, each distinct one counted once.
         normal = distinct[~rows.outlier[distinct]]
         targets = np.zeros((T, projection.shape[1]))
@@ -154,7 +154,7 @@ class KNFST(MultiTaskOneClass):
         targets /= np.bincount(rows.codes[normal], minlength=T)[:, None]
         return Solution(
             Projection(gram.points, projection, targets),
-            report=FitReport(converged=found.converged, message=_NO_NULL_SPACE),
+            report=FitReport(converged=null_space.converged, message=_NO_NULL_SPACE),
             learned={"projection": projection, "targets": targets},
         )
 

@@ -195,19 +195,19 @@ class LinearOCKSR(StructuredOneClass):
         if len(plan.tasks) > 1:
             problem = linear_problem(statistics, self.alpha)
             basis = problem.eigenvalues, np.eye(len(problem.M)), problem.M
-            found = self._structure(
+            structure = self._structure(
                 *basis, problem.alpha, problem.unit, problem.outside
             )
-            if not found.collapsed:
-                W, coef = weights_of(plan, problem, found.coef)
+            if not structure.collapsed:
+                W, coef = weights_of(plan, problem, structure.coef)
                 mean = np.einsum("tm,mt->t", statistics.sums, W) / statistics.counts
                 scorer = Expansion(plan.points, coef, mean)
                 guard = LeftOutGuard.of(nearness, scorer)
                 step = LeaveOutOfStructure.by(
-                    plan, problem, found.B, statistics.counts, mean, guard
+                    plan, problem, structure.B, statistics.counts, mean, guard
                 )
                 solution = self._of_structure(
-                    scorer, None, found, problem.alpha, problem.unit
+                    scorer, None, structure, problem.alpha, problem.unit
                 )
                 return replace(solution, judge=step), source.reduce(step)
         last = leaving_out(plan, statistics, self.alpha, nearness)
@@ -219,11 +219,11 @@ class LinearOCKSR(StructuredOneClass):
     def _unstructured(self, gram: Gram, rows: TrainingRows) -> Solution:
         """One task, with nothing to mix, or penalties that leave a task nothing but 0: B = I."""
         ridge = JointOCKSR(alpha=self.alpha)
-        found = ridge._solve(gram, rows, left_out=True)
+        unstructured = ridge._solve(gram, rows, left_out=True)
         total = np.bincount(
             rows.codes[~rows.outlier], rows.weight[~rows.outlier], rows.n_tasks
         )
-        return self._as_unstructured(found, total.astype(np.float64))
+        return self._as_unstructured(unstructured, total.astype(np.float64))
 
     def _as_unstructured(self, found: Solution, total: Array) -> Solution:
         # At the minimum, what the ridge costs is f'W(r - f): misfit and ridge are r'W(r - f).
@@ -244,17 +244,17 @@ class LinearOCKSR(StructuredOneClass):
         alpha = ridge / unit
         lam, U = eigenbasis(gram.matrix(), alpha, root)
         target = root[:, None] * R
-        found = self._structure(lam, U, target, alpha, unit)
-        if found.collapsed:
+        structure = self._structure(lam, U, target, alpha, unit)
+        if structure.collapsed:
             return None
         # One count is one count of the weights that were given: back to their units.
         scores, residual = left_out_scores_of_structure(
-            lam * unit, U, R, found.B @ found.B, ridge, rows.weight, rows.codes
+            lam * unit, U, R, structure.B @ structure.B, ridge, rows.weight, rows.codes
         )
-        coef = root[:, None] * found.coef
+        coef = root[:, None] * structure.coef
         mean = 1.0 - rows.mean_by_task(residual)
         scorer = Expansion(gram.points, np.asfortranarray(coef), mean)
-        return self._of_structure(scorer, scores, found, alpha, unit)
+        return self._of_structure(scorer, scores, structure, alpha, unit)
 
     def _structure(
         self,

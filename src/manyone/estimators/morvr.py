@@ -182,7 +182,7 @@ class MORVR(MultiTaskOneClass):
         constant = np.ones((n, int(self.fit_intercept and np.ptp(R, axis=0).any())))
         published = self.start == "published"
         with one_blas_thread(n):
-            found = solve_morvr(
+            posterior = solve_morvr(
                 # Last, so that where all rows are alike they are relevant and not the constant.
                 np.column_stack([K / size, constant]),
                 R,
@@ -192,24 +192,26 @@ class MORVR(MultiTaskOneClass):
                 tol=self.tol,
                 max_iter=self.max_iter,
             )
-        kernel = found.active < n
-        relevance = found.active[kernel]
-        intercept = found.mean[~kernel].sum(axis=0)
+        kernel = posterior.active < n
+        relevance = posterior.active[kernel]
+        intercept = posterior.mean[~kernel].sum(axis=0)
         dual = np.zeros((n, rows.n_tasks), order="F")
-        dual[relevance] = found.mean[kernel] / size
+        dual[relevance] = posterior.mean[kernel] / size
         own = dual.T[np.maximum(rows.codes, 0)]
         target = rows.mean_by_task(np.einsum("ij,ij->i", K, own))
         scale = np.where(kernel, 1 / size, 1.0)
         return Solution(
             Expansion(gram.points, dual, target),
-            report=FitReport(found.objective_path, found.n_iter, found.converged),
+            report=FitReport(
+                posterior.objective_path, posterior.n_iter, posterior.converged
+            ),
             learned={
                 "relevance": relevance,
                 "dual_coef": dual,
                 "intercept": intercept,
-                "precision": found.alpha[kernel] * size**2,
-                "posterior_cov": found.covariance * scale * scale[:, None],
-                "noise_cov": found.noise,
+                "precision": posterior.alpha[kernel] * size**2,
+                "posterior_cov": posterior.covariance * scale * scale[:, None],
+                "noise_cov": posterior.noise,
                 "mean_response": intercept + target,
             },
         )

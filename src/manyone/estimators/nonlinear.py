@@ -194,12 +194,12 @@ class NonlinearOCKSR(TwoLayerModel):
     def _descend(
         self, problem: TwoLayerProblem, centres: Codes | None
     ) -> tuple[NonlinearSolution, dict[str, object]]:
-        begun, how = self._start(problem)
+        started, how = self._start(problem)
         if centres is None:
-            found = solve_nonlinear(begun, self.beta, how)
+            layers = solve_nonlinear(started, self.beta, how)
         else:
-            found = solve_nonlinear_on(begun, self.beta, how, centres)
-        return found, {"beta": found.beta}
+            layers = solve_nonlinear_on(started, self.beta, how, centres)
+        return layers, {"beta": layers.beta}
 
     def _sum_up(
         self,

@@ -156,7 +156,7 @@ class OutputKernelOCKSR(MultiTaskOneClass):
         root = np.sqrt(weight / unit)
         ridge = _resolved(self.alpha, unit, float(np.abs(np.diagonal(K) @ root**2)))
         values, vectors = eigenbasis(K, ridge, root)
-        found = solve_output_kernel(
+        optimum = solve_output_kernel(
             values,
             vectors,
             root[:, None] * R,
@@ -164,22 +164,28 @@ class OutputKernelOCKSR(MultiTaskOneClass):
             tol=self.tol,
             max_iter=self.max_iter,
         )
-        coef = root[:, None] * found.coef
+        coef = root[:, None] * optimum.coef
         # Coefficients that change no response may be as large as 1 over the ridge: left out.
-        seen = vectors @ (vectors.T @ found.coef)
-        dual = np.asfortranarray(root[:, None] * (seen @ found.structure))
+        seen = vectors @ (vectors.T @ optimum.coef)
+        dual = np.asfortranarray(root[:, None] * (seen @ optimum.structure))
         scores, residual = left_out_scores_of_structure(
-            values * unit, vectors, R, found.structure, ridge * unit, weight, rows.codes
+            values * unit,
+            vectors,
+            R,
+            optimum.structure,
+            ridge * unit,
+            weight,
+            rows.codes,
         )
         mean = 1.0 - replace(rows, weight=weight).mean_by_task(residual)
         return Solution(
             Expansion(gram.points, dual, mean),
             scores,
             "leave-one-out, structure fixed",
-            FitReport(found.objective_path, found.n_iter, found.converged),
+            FitReport(optimum.objective_path, optimum.n_iter, optimum.converged),
             {
                 "alpha": ridge * unit,
-                "structure": found.structure,
+                "structure": optimum.structure,
                 "coef": coef,
                 "dual_coef": dual,
                 "mean_response": mean,

@@ -287,9 +287,9 @@ class Scoring:
         # The best score counts, not the margin: a task with few rows has a generous threshold.
         best = np.argmax(np.where(scores < self.offset_, -np.inf, scores), axis=1)
         rejected = np.all(scores < self.offset_, axis=1)
-        whole = self.tasks_.dtype.kind in "iu"
+        are_integers = self.tasks_.dtype.kind in "iu"
         if (
-            whole
+            are_integers
             and -1 not in self.tasks_
             and self.tasks_.max() <= np.iinfo(np.int64).max
         ):

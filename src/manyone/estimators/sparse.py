@@ -197,13 +197,13 @@ class SparseOCKSR(TwoLayerModel):
     ) -> tuple[SparseSolution, dict[str, object]]:
         problem = sparse_problem(problem)
         l1, group = sparse_strengths(problem, self.l1, self.group, centres)
-        begun, how = self._start(problem)
-        if self.solver == "fista" and self.max_iter and begun.W is problem.W:
-            begun = begun._replace(W=sparse_start(problem, self.max_iter, centres))
-        found = solve_sparse(begun, l1, group, how, centres)
-        return found, {
-            "structure": found.structure[: problem.R.shape[1]],
-            "duality_gap": found.duality_gap,
+        started, how = self._start(problem)
+        if self.solver == "fista" and self.max_iter and started.W is problem.W:
+            started = started._replace(W=sparse_start(problem, self.max_iter, centres))
+        layers = solve_sparse(started, l1, group, how, centres)
+        return layers, {
+            "structure": layers.structure[: problem.R.shape[1]],
+            "duality_gap": layers.duality_gap,
             "l1": l1 * problem.unit,
             "group": group * problem.unit * np.sqrt(problem.unit),
         }
@@ -222,8 +222,8 @@ class SparseOCKSR(TwoLayerModel):
         of_all = summed(of_folds)
         if self.anchor:
             of_all = anchored(plan, of_all)
-        asked = (blocks[:, None] == np.arange(len(plan.tasks))).astype(np.float64)
-        l1, group = strengths_of(of_all.sums.T, asked, self.l1, self.group)
+        responses = (blocks[:, None] == np.arange(len(plan.tasks))).astype(np.float64)
+        l1, group = strengths_of(of_all.sums.T, responses, self.l1, self.group)
         layer = lasso_layer(of_all, blocks, l1, group)
         learned = {
             "duality_gap": layer.gap,

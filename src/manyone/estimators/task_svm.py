@@ -161,18 +161,18 @@ class MultiTaskOneClassSVM(MultiTaskOneClass):
         sign = np.where(rows.outlier[members], -1.0, 1.0)
         bound = self._bounds(rows, members, task)
         options = self.shared_offset, self.tol, self.max_iter
-        found = solve_task_svm(K, task, self.mu, bound, sign, *options)
+        machine = solve_task_svm(K, task, self.mu, bound, sign, *options)
         own = np.zeros((len(rows.codes), T), order="F")
-        own[members, task] = found.coef
+        own[members, task] = machine.coef
         dual = own + own.sum(axis=1, keepdims=True) / self.mu
         learned = {
             "dual_coef": dual,
-            "margin": found.offset,
-            "objective": found.objective,
+            "margin": machine.offset,
+            "objective": machine.objective,
         }
         return Solution(
-            Expansion(gram.points, dual, found.offset, one_sided=True),
-            report=FitReport(n_iter=found.n_iter, converged=found.converged),
+            Expansion(gram.points, dual, machine.offset, one_sided=True),
+            report=FitReport(n_iter=machine.n_iter, converged=machine.converged),
             learned=learned | {"support": np.any(own != 0, axis=1)},
         )
 

@@ -133,10 +133,10 @@ class TwoLayerModel(StructuredOneClass):
             alpha = problem.alpha
             weight = problem.weight[: len(rows.codes)]
             factorise(gram.matrix(), alpha, np.sqrt(weight), overwrite=True)
-        found, learned = self._descend(problem, None)
+        layers, learned = self._descend(problem, None)
         dual = np.zeros((len(rows.codes), rows.n_tasks), order="F")
-        dual[features.pivots] = features.expand(found.W)
-        return self._two_layers(gram.points, dual, problem, found, rows, None, learned)
+        dual[features.pivots] = features.expand(layers.W)
+        return self._two_layers(gram.points, dual, problem, layers, rows, None, learned)
 
     # ----------------------------------------------------------------------------------- landmarks
 
@@ -155,10 +155,10 @@ class TwoLayerModel(StructuredOneClass):
         problem = self._problem(plan.features(rows.X), plan.diagonal(rows.X), rows)
         seed = seed_of(self.random_state)
         centres = centres_of(problem, rows.content, m, seed)
-        found, learned = self._descend(problem, centres)
-        dual = np.asfortranarray(plan.expand(found.W))
+        layers, learned = self._descend(problem, centres)
+        dual = np.asfortranarray(plan.expand(layers.W))
         solution = self._two_layers(
-            plan.points, dual, problem, found, rows, centres, learned
+            plan.points, dual, problem, layers, rows, centres, learned
         )
         return solution, problem.groups if centres is None else problem.groups[centres]
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from manyone._types import Array, Codes, Labels
+from manyone._types import Array, Codes, Labels, Rows
 from manyone.calibration.tails import IntoTails, Tails
 from manyone.data import checks
 from manyone.data.blocks import stacked
@@ -81,7 +81,7 @@ class TaskPlans:
         large = np.flatnonzero(
             np.bincount(pairs[:, 0], minlength=len(tasks)) > landmarks
         )
-        few = rows.take(np.flatnonzero(~np.isin(rows.codes, large))).by_task()
+        small_rows = rows.take(np.flatnonzero(~np.isin(rows.codes, large))).by_task()
         what = f"{len(large)} tasks with landmarks={landmarks} each"
         refuse_beyond_memory(
             3.0 * len(large) * landmarks**2, what, "Give fewer landmarks."
@@ -97,12 +97,16 @@ class TaskPlans:
             )
 
         plans = dict(on_threads(planned, large.tolist()))
-        return cls(tasks, kernel, few, plans, metric)
+        return cls(tasks, kernel, small_rows, plans, metric)
 
     def grouped(self, rows: TrainingRows) -> TaskPlans:
         """The same with groups for the rows of small tasks, from all rows."""
         small = ~np.isin(rows.codes, list(self.plans))
         return replace(self, few=rows.take(np.flatnonzero(small)))
+
+    def in_metric(self, rows: TrainingRows) -> Rows:
+        """Rows as they are compared with each other."""
+        return rows.X if self.metric is None else self.metric.apply(rows.X, rows.codes)
 
     def parts(self, rows: CodedRows) -> Iterator[tuple[int, Codes, CodedRows]]:
         """Rows of each task that has a plan, with outliers of every task: numbers, and rows."""
@@ -204,8 +208,8 @@ class LeaveOutEach(IntoTails, Judge):
             return which[normal], step.judged(own)[normal]
 
         scores = np.full(len(rows.codes), np.nan)
-        for which, found in on_threads(judge, self.plans.parts(rows)):
-            scores[which] = found
+        for which, left_out in on_threads(judge, self.plans.parts(rows)):
+            scores[which] = left_out
         judged = np.flatnonzero(~np.isnan(scores))
         scores[judged] = self.guard.lower(scores[judged], rows.take(judged))
         return scores
@@ -260,24 +264,26 @@ def independent_of_sums(
     """
     plans = sums.plan
     n_tasks = len(plans.tasks)
-    found = _solved(plans, sums.statistics, sums.alpha, exact)
-    guard = LeftOutGuard.of(nearness, found.scorer)
-    judge = LeaveOutEach(plans, found.ridges, guard)
+    parts = _solved(plans, sums.statistics, sums.alpha, exact)
+    guard = LeftOutGuard.of(nearness, parts.scorer)
+    judge = LeaveOutEach(plans, parts.ridges, guard)
     small = Tails.none(n_tasks)
-    if found.exact is not None:
-        assert found.exact.left_out is not None
+    if parts.exact is not None:
+        assert parts.exact.left_out is not None
         new = ~np.isin(row_hashes(plans.few.X), plans.drawn) & ~plans.few.outlier
-        few = plans.few.take(new)
-        scores = guard.lower(found.exact.left_out[new], few)
-        X = few.X if plans.metric is None else plans.metric.apply(few.X, few.codes)
-        small = Tails.known(scores, few, n_tasks, found.scorer.own(X, few.codes))
-        judge = replace(judge, known=KnownScores.among(few, scores))
+        small_rows = plans.few.take(new)
+        scores = guard.lower(parts.exact.left_out[new], small_rows)
+        X = plans.in_metric(small_rows)
+        small = Tails.known(
+            scores, small_rows, n_tasks, parts.scorer.own(X, small_rows.codes)
+        )
+        judge = replace(judge, known=KnownScores.among(small_rows, scores))
     tails = sums.tails
     if plans.plans:
         tails = tails.merged(source.reduce(judge))
     solution = Solution(
-        found.scorer,
-        learned=found.learned,
+        parts.scorer,
+        learned=parts.learned,
         judge=judge,
         state=replace(sums, tails=tails),
     )
@@ -287,21 +293,26 @@ def independent_of_sums(
 def _solved(plans: TaskPlans, statistics: Each, alpha: float, exact: Exact) -> Parts:
     """Functions of all tasks, one after the other."""
     n_tasks = len(plans.tasks)
-    few = plans.few
+    small_rows = plans.few
     small = np.setdiff1d(np.arange(n_tasks), list(plans.plans))
     ridges = {
         task: solve_statistics(plan, statistics[task], alpha)
         for task, plan in plans.plans.items()
     }
     solved = None
-    X = few.X if plans.metric is None else plans.metric.apply(few.X, few.codes)
+    X = plans.in_metric(small_rows)
     rows = {}
     coefs = {}
-    shared = X[few.codes == MISSING] if len(small) else X[:0]
+    shared = X[small_rows.codes == MISSING] if len(small) else X[:0]
     used, mean = np.zeros((2, n_tasks))
     shared_coef = np.zeros((shared.shape[0], n_tasks))
     if len(small):
-        own = replace(few, X=X, codes=renumbered(few.codes, small), n_tasks=len(small))
+        own = replace(
+            small_rows,
+            X=X,
+            codes=renumbered(small_rows.codes, small),
+            n_tasks=len(small),
+        )
         solved = exact(Gram(Points(plans.kernel, X)), own, alpha)
         scorer = solved.scorer
         assert isinstance(scorer, TaskExpansions)

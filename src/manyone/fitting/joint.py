@@ -61,8 +61,8 @@ def joint_passes(
     """
     statistics = source.reduce(AddUp(plan))
     step = leaving_out(plan, statistics, alpha, nearness)
-    found = step.finished(source.reduce(step))
-    solution, tails = joint_solution_of(step, statistics, alpha, found)
+    left_out = step.finished(source.reduce(step))
+    solution, tails = joint_solution_of(step, statistics, alpha, left_out)
     return replace(solution, judge=step), tails
 
 

@@ -175,17 +175,17 @@ class LeaveOut(Judge):
 
         def judge(part: slice) -> tuple[Codes, Array, tuple[Codes, Array], Array]:
             normal = np.flatnonzero(~rows.outlier[part]) + part.start
-            few = rows.take(normal)
-            found, half, shares, seen[normal] = self.without_guard(
-                few.X, few.codes, few.weight
+            normal_rows = rows.take(normal)
+            left_out, half, shares, seen[normal] = self.without_guard(
+                normal_rows.X, normal_rows.codes, normal_rows.weight
             )
-            found[~self.plan.unseen(rows.X[normal])] = np.nan
+            left_out[~self.plan.unseen(rows.X[normal])] = np.nan
             present, summing = by_task(rows.codes[normal], shares)
-            return normal, found, (present, summing.sum(axis=1)), summing @ half
+            return normal, left_out, (present, summing.sum(axis=1)), summing @ half
 
         blocks = kernel_blocks(len(rows.codes), len(self.plan.points))
-        for normal, found, (present, shares), sums in on_threads(judge, blocks):
-            scores[normal] = found
+        for normal, left_out, (present, shares), sums in on_threads(judge, blocks):
+            scores[normal] = left_out
             place = np.searchsorted(tasks, present)
             values[place] += sums
             mass[place] += shares
@@ -195,8 +195,8 @@ class LeaveOut(Judge):
         else:
             # All rows of a task at once: blocks have few of each where there are many tasks.
             normal = np.flatnonzero(~rows.outlier)
-            few = rows.take(normal) if len(normal) < len(rows.codes) else rows
-            scores[normal] = self.guard.lower(scores[normal], few)
+            normal_rows = rows.take(normal) if len(normal) < len(rows.codes) else rows
+            scores[normal] = self.guard.lower(scores[normal], normal_rows)
         tails = Tails.known(scores, rows, len(self.plan.tasks), seen)
         return LeftOut(tails, tasks, values, mass), scores
 
@@ -223,10 +223,10 @@ class LeaveOut(Judge):
         scaled = np.sqrt(rows.weight) * residual
         blocks = [left.gone for left in leaving]
         solved = solve_primal_without_blocks(features, rows.weight, scaled, blocks)
-        told = rows.weight, rows.codes, ridge.counts, ridge.mean_response
-        scores = scores_without_blocks(solved, leaving, residual, *told)
-        few = rows.take(normal)
-        scores[normal] = self.guard.lower(scores[normal], few)
+        weights_and_tasks = rows.weight, rows.codes, ridge.counts, ridge.mean_response
+        scores = scores_without_blocks(solved, leaving, residual, *weights_and_tasks)
+        normal_rows = rows.take(normal)
+        scores[normal] = self.guard.lower(scores[normal], normal_rows)
         return scores
 
     def merge(self, one: LeftOut, other: LeftOut) -> LeftOut:

@@ -135,14 +135,14 @@ class LeaveOutOfStructure(IntoTails, Judge):
     def _scores(self, X: Rows, codes: Codes, weight: Array) -> tuple[Array, Array]:
         own = self.plan.features(X) @ self.basis
         back = self.Q[codes]
-        mine = own * self.targets.T[codes]
+        own_targets = own * self.targets.T[codes]
         residuals = back - own @ ((1.0 - self.shrunk) * (self.targets @ self.Q))
         squares = weight[:, None] * own**2
         missing = np.maximum(1.0 - squares.sum(axis=1), 0.0)[:, None]
         left_out = residuals / one_minus_leverage(
             missing + squares @ self.shrunk, weight[:, None]
         )
-        unexplained = 1.0 - mine.sum(axis=1)[:, None] + mine @ self.shrunk
+        unexplained = 1.0 - own_targets.sum(axis=1)[:, None] + own_targets @ self.shrunk
         left = np.einsum("iq,iq->i", back, left_out)
         moved = np.einsum("iq,iq->i", back, left_out * unexplained)
         count = np.minimum(weight, 1.0)

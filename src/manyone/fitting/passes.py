@@ -161,8 +161,8 @@ def fit_judged(
         rows = sweep.block.rows if isinstance(sweep, RowsSweep) else None
         grouped = rows is not None and rows.group is not None
         # So few rows shape the metric much: thresholds come from folds.
-        few = sample.n_rows <= rows_to_sample(model)
-        shaped = metric is not None and (few or not metric.shared)
+        all_drawn = sample.n_rows <= rows_to_sample(model)
+        shaped = metric is not None and (all_drawn or not metric.shared)
         together = judge is not None and (judge.leaves_groups or not grouped)
         if tails is None or shaped or not together:
             if rows is None:

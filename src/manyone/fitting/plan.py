@@ -127,14 +127,14 @@ class Plan:
         than 512 make up for it, for sparse rows, a single task, and kernels other than "rbf".
         """
         kernel = self.kernel
-        some = sample.quarter()
+        quarter = sample.quarter()
         n_tasks = len(self.tasks)
         m = len(self.points)
-        dense = not sparse.issparse(some.X)
-        enough = len(some.stratum) >= _CHOICE * max(m, n_tasks) and m <= _MOST_MOVED
+        dense = not sparse.issparse(quarter.X)
+        enough = len(quarter.stratum) >= _CHOICE * max(m, n_tasks) and m <= _MOST_MOVED
         if not (enough and dense and n_tasks > 1 and kernel.name == "rbf"):
             return self
-        rows = some.rows()
+        rows = quarter.rows()
         unit = np.sqrt(kernel.gamma[0])
         X = kernel.scaled(self.in_metric(rows.X))
         Z = kernel.scaled(self.points.X)
@@ -148,7 +148,7 @@ class Plan:
         factor = np.asfortranarray(features.factor)
         points = Points(kernel, Z[features.pivots])
         hashes = self.hashes[features.pivots]
-        drawn = row_hashes(some.X)
+        drawn = row_hashes(quarter.X)
         return replace(self, points=points, factor=factor, hashes=hashes, drawn=drawn)
 
     def unseen(self, X: Rows) -> Mask:

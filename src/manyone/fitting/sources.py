@@ -105,9 +105,9 @@ class CalledBlocks:
 
     def __iter__(self) -> Iterator[Block]:
         """Call the function again."""
-        for given in self.function():
-            parts = given if isinstance(given, tuple) else (given,)
-            yield given if isinstance(given, Block) else Block(*parts)
+        for yielded in self.function():
+            parts = yielded if isinstance(yielded, tuple) else (yielded,)
+            yield yielded if isinstance(yielded, Block) else Block(*parts)
 
 
 def blocks_of(
@@ -129,8 +129,8 @@ def blocks_of(
     """
     if isinstance(X, np.memmap):
         roles = (task, outlier, weight)
-        given = (None if role is None else np.asarray(role) for role in roles)
-        return ArrayBlocks(X, *given)
+        arrays = (None if role is None else np.asarray(role) for role in roles)
+        return ArrayBlocks(X, *arrays)
     if isinstance(X, str | os.PathLike):
         columns = (
             _column("task", task),

@@ -139,10 +139,10 @@ def lasso_layer(
     )
     slopes = np.asfortranarray(statistics.sums.T)
     design, target = as_lasso(moments, slopes)
-    found = solve_sparse_group_lasso(design, target, sources, l1, group, tol=_GAP)
-    mean = np.einsum("qt,qt->t", slopes, found.B) / statistics.counts
+    lasso = solve_sparse_group_lasso(design, target, sources, l1, group, tol=_GAP)
+    mean = np.einsum("qt,qt->t", slopes, lasso.B) / statistics.counts
     return LassoLayer(
-        np.asfortranarray(found.B), mean, found.structure, found.duality_gap
+        np.asfortranarray(lasso.B), mean, lasso.structure, lasso.duality_gap
     )
 
 

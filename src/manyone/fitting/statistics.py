@@ -172,8 +172,8 @@ def solve_statistics(plan: Plan, statistics: Statistics, alpha: float) -> Ridge:
     assert plan.factor is not None
     ridge = float(effective_alpha(alpha, statistics.trace))
     H = np.asfortranarray(statistics.sums.T)
-    one = np.ones(len(H))
-    lower = factorise(statistics.moments, ridge, one)
+    ones = np.ones(len(H))
+    lower = factorise(statistics.moments, ridge, ones)
     W = cho_solve((lower, True), H, check_finite=False)
     mean = np.einsum("mt,mt->t", H, W) / statistics.counts
     factor = blas.dtrmm(1.0, plan.factor, np.tril(lower), lower=1)

@@ -93,8 +93,8 @@ def enrolled(model: UpdatedMethod, more: TrainingRows, tasks: Labels) -> Changed
     scale = _change_of_scale(sums, before, codes, step)
     structure = model.solution_.learned["structure"]
     old = _left_out(structure, sums.tails, codes, scale)
-    found = step.merge(old, step.finished(step.of(more)))
-    changed, tails = joint_solution_of(step, statistics, sums.alpha, found, scale)
+    left_out = step.merge(old, step.finished(step.of(more)))
+    changed, tails = joint_solution_of(step, statistics, sums.alpha, left_out, scale)
     changed = behind_metric(replace(changed, judge=step), plan.metric)
     return step.guard.around(changed), tails, tasks
 
@@ -166,8 +166,8 @@ def forgotten(model: UpdatedMethod, code: int, gone: TrainingRows | None) -> Cha
     nearness = _without_task(before, code, codes, hashes)
     step = leaving_out(plan, statistics, sums.alpha, nearness)
     scale = _change_of_scale(sums, before, codes, step)
-    found = _left_out(structure, sums.tails, codes, scale)
-    changed, tails = joint_solution_of(step, statistics, sums.alpha, found, scale)
+    left_out = _left_out(structure, sums.tails, codes, scale)
+    changed, tails = joint_solution_of(step, statistics, sums.alpha, left_out, scale)
     return step.guard.around(behind_metric(changed, plan.metric)), tails, tasks
 
 
@@ -253,14 +253,14 @@ def _change_of_scale(
     scale = np.ones(len(step.plan.tasks))
     if nearness is None:
         return scale
-    some = np.flatnonzero(codes[nearness.codes] >= 0)
-    X = nearness.points.X[some]
-    own = nearness.codes[some]
-    one = np.ones(len(some))
+    stays = np.flatnonzero(codes[nearness.codes] >= 0)
+    X = nearness.points.X[stays]
+    own = nearness.codes[stays]
+    ones = np.ones(len(stays))
     old = leaving_out(sums.plan, sums.statistics, sums.alpha, None)
     new = codes[own]
-    before = old.without_guard(X, own, one)[0]
-    after = step.without_guard(X, new, one)[0]
+    before = old.without_guard(X, own, ones)[0]
+    after = step.without_guard(X, new, ones)[0]
     if np.any(before < 0.0):
         both = (
             np.bincount(new, s, len(scale)) + _PRIOR_ROWS * s.mean()

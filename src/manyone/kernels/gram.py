@@ -264,13 +264,13 @@ class Gram:
 
     def by_number(self) -> Gram:
         """The same for new rows that are lines of the matrix, computed once."""
-        given = self.given_matrix()
-        return Gram(replace(self.points, columns=np.arange(len(given))), given)
+        matrix = self.given_matrix()
+        return Gram(replace(self.points, columns=np.arange(len(matrix))), matrix)
 
     def take(self, rows: Codes) -> Gram:
         """A selection of the rows."""
-        given = None if self.given is None else self.given[np.ix_(rows, rows)]
-        return Gram(self.points.take(rows), given)
+        matrix = None if self.given is None else self.given[np.ix_(rows, rows)]
+        return Gram(self.points.take(rows), matrix)
 
     def stacked(self, index: Codes) -> Array:
         """Kernel matrices (g, n, n) of the rows in each line of `index` (g, n)."""

@@ -131,8 +131,8 @@ def weight_of(left_out: Array, codes: Codes, weight: Array, far: Array | None) -
 
 def relative_weights(able: list[float]) -> Array:
     """What views count for, the largest 1; where none can tell anything, they are all as good."""
-    some = np.maximum(able, 1e-6)
-    return np.asarray(some / some.max())
+    positive = np.maximum(able, 1e-6)
+    return np.asarray(positive / positive.max())
 
 
 @dataclass(frozen=True, eq=False)

@@ -38,12 +38,14 @@ class Resemblance:
 
     def entries(self, lines: Codes, columns: Codes) -> Array:
         """Entries of pairs of different tasks given by number (p,), shape (p,)."""
-        found = np.empty(len(lines))
+        entries = np.empty(len(lines))
         for part in row_blocks(len(lines), 2 * len(self.coef)):
             values = self.values[lines[part]]
             coef = self.coef.T[columns[part]]
-            found[part] = np.einsum("ij,ij->i", values, coef) / self.counts[lines[part]]
-        return found
+            entries[part] = (
+                np.einsum("ij,ij->i", values, coef) / self.counts[lines[part]]
+            )
+        return entries
 
     def strongest(self, number: int) -> Codes:
         """Pairs (2, p) of different tasks: the `number` of largest entries in each line.
@@ -51,10 +53,12 @@ class Resemblance:
         Looked for among tasks whose functions rest on the landmarks that a task's rows are nearest
         to, so that the cost is linear in the number of tasks.
         """
-        few = min(number + 1, len(self.coef))
-        near = np.argpartition(-np.abs(self.values), few - 1, axis=1)[:, :few]
-        some = min(number + 1, len(self.mass))
-        resting = np.argpartition(-np.abs(self.coef), some - 1, axis=1)[:, :some]
+        n_landmarks = min(number + 1, len(self.coef))
+        near = np.argpartition(-np.abs(self.values), n_landmarks - 1, axis=1)[
+            :, :n_landmarks
+        ]
+        n_tasks = min(number + 1, len(self.mass))
+        resting = np.argpartition(-np.abs(self.coef), n_tasks - 1, axis=1)[:, :n_tasks]
         columns = np.sort(resting[near].reshape(len(near), -1), axis=1)
         lines = np.broadcast_to(np.arange(len(columns))[:, None], columns.shape)
         size = np.abs(self.entries(lines.ravel(), columns.ravel())).reshape(
@@ -63,6 +67,6 @@ class Resemblance:
         again = np.diff(columns, axis=1, prepend=-1) == 0
         size[again | (columns == lines)] = -1.0
         largest = np.argsort(-size, axis=1)[:, :number]
-        found = np.take_along_axis(size, largest, axis=1) >= 0.0
+        is_pair = np.take_along_axis(size, largest, axis=1) >= 0.0
         chosen = np.take_along_axis(columns, largest, axis=1)
-        return np.stack([lines[:, : chosen.shape[1]][found], chosen[found]])
+        return np.stack([lines[:, : chosen.shape[1]][is_pair], chosen[is_pair]])

@@ -128,9 +128,9 @@ def _in_parts(score: Callable[[Any], Array], codes: Array | Codes) -> Array:
     if len(codes) <= _ROWS:
         return score(slice(None))
     parts = np.array_split(np.argsort(codes, kind="stable"), -(-len(codes) // _ROWS))
-    found = on_threads(score, parts)
-    first = next(found)
+    results = on_threads(score, parts)
+    first = next(results)
     scores = np.empty((len(codes), *first.shape[1:]))
-    for rows, some in zip(parts, chain([first], found), strict=True):
-        scores[rows] = some
+    for rows, part_scores in zip(parts, chain([first], results), strict=True):
+        scores[rows] = part_scores
     return scores

@@ -123,6 +123,6 @@ def scores_without_blocks(
         task = codes[gone[0]]
         lost = (root[gone] * residual[gone]) @ without
         removed = weight[gone].sum()
-        others = left_out_mean(summed[task], lost, total[task], removed)
-        scores[gone[judged]] = -np.abs(without / root[gone] - others)[judged]
+        mean_of_others = left_out_mean(summed[task], lost, total[task], removed)
+        scores[gone[judged]] = -np.abs(without / root[gone] - mean_of_others)[judged]
     return scores
