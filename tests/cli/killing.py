@@ -33,7 +33,8 @@ def watch(name):
     """The arguments of a command whose files begin with a name."""
     files = ["--state", f"{name}.state", "--out", f"{name}.csv"]
     more = ["--feedback", "answers.csv", "--keep", "when", "--explain", "1"]
-    return ["watch", "fleet.manyone", "today.csv", *files, *more]
+    muted = ["--mute", "mute.csv"] if Path("mute.csv").exists() else []
+    return ["watch", "fleet.manyone", "today.csv", *files, *more, *muted]
 
 
 def start(name):
@@ -78,7 +79,8 @@ def content(name):
     """All that a run leaves behind, without the moments at which it ran."""
     with closing(sqlite3.connect(f"{name}.state")) as store:
         wanted = (
-            "id, task, score, p_value, alarm, drift, weight, answer, reasons, incident"
+            "id, task, score, p_value, alarm, muted, drift, weight, answer, reasons, "
+            "incident"
         )
         rows = store.execute(f"SELECT {wanted} FROM judged_row ORDER BY number")
         answers = store.execute("SELECT id, answer, used FROM answers")
@@ -89,7 +91,8 @@ def content(name):
         )
         incidents = store.execute(f"SELECT {wanted} FROM incidents ORDER BY id")
         open_rows = store.execute("SELECT * FROM open_row")
-        queries = (rows, answers, values, state, incidents, open_rows)
+        gaps = store.execute("SELECT task, gaps, silent FROM arrival ORDER BY task")
+        queries = (rows, answers, values, state, incidents, open_rows, gaps)
         found = [query.fetchall() for query in queries]
     return found, Path(f"{name}.csv").read_bytes()
 

@@ -60,6 +60,7 @@ def test_a_watch_that_is_killed_counts_every_row_once(here, kills):
     ids = [3, 50, 120, 9999]
     answers = {"id": ids, "answer": ["normal", "fault", "normal", "later"]}
     pl.DataFrame(answers).write_csv("answers.csv")
+    (here / "mute.csv").write_text("entity,until\npump 1,2026-01-20\n")
     script = Path(__file__).with_name("killing.py")
     done = subprocess.run(
         [sys.executable, str(script), str(here), str(kills), "0"],

@@ -56,7 +56,7 @@ def test_it_is_said_to_people_on_the_page_and_to_prometheus(here, capsys):
     table.write_csv("today.csv")
     assert main([*WATCH, "--metrics", "m.prom"]) == 0
     out = " ".join(capsys.readouterr().out.split())
-    assert "Silent for longer than they use to be" in out and "pump 4" in out
+    assert "Silent for longer than usual" in out and "pump 4" in out
     assert "manyone_silent_tasks 1" in (here / "m.prom").read_text()
     words = "pump 4 (last row 2026-03-03 11:00)"
     for more in (["--state", "s"], ["today.csv"]):

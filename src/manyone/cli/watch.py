@@ -1004,7 +1004,7 @@ def _show_silent(silent: list[Silent]) -> None:
     ]
     if lines:
         heads = ("task", "last row", "share of gaps as long", "")
-        print_lines("Silent for longer than they use to be", heads, lines)
+        print_lines("Silent for longer than usual", heads, lines)
     if len(silent) > len(lines):
         typer.echo(f"The {len(lines)} clearest of {len(silent)} tasks.")
 
