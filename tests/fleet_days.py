@@ -50,7 +50,7 @@ def rows_of_day(day):
             columns[DEAD[1]] = np.zeros(PER_DAY)
             is_fault[:] = True
         if pump in FIRMWARE[0] and day >= FIRMWARE[2]:
-            columns[FIRMWARE[1]] = columns[FIRMWARE[1]] + 6.0
+            columns[FIRMWARE[1]] = columns[FIRMWARE[1]] + 10.0
         columns = {
             name: np.round(values, 3) if name in SENSORS else values
             for name, values in columns.items()

@@ -162,10 +162,24 @@ def check_what_happened(month):
         for task, columns, when, _ in incidents
     )
     assert month.codes[min(days)] == 3
+    # The firmware raises alarms at first; in the last week its rows are normal.
+    first = share_of_alarms(fleet.FIRMWARE[2], fleet.FIRMWARE[2] + 1)
+    last = share_of_alarms(fleet.DAYS - 7, fleet.DAYS)
+    print(f"firmware: {first:.3f} of rows at first, {last:.3f} in the last week")
+    assert first > 0.3 and last < 0.15
     silent = query("SELECT task FROM tasks WHERE silent IS NOT NULL")
     assert (fleet.SILENT[0],) in silent
     tasks = manyone.load("fleet.manyone").tasks_.tolist()
     assert {*fleet.NEW} <= {*tasks}
+
+
+def share_of_alarms(begin, end):
+    """Of the rows of pumps with the new firmware, from a day to another."""
+    days = f"time >= '{fleet.date_of(begin)}' AND time < '{fleet.date_of(end)}'"
+    ((share,),) = query(
+        f"SELECT avg(alarm) FROM scores WHERE task IN {fleet.FIRMWARE[0]} AND {days}"
+    )
+    return share
 
 
 def check_messages(month):

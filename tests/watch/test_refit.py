@@ -208,7 +208,7 @@ def test_models_are_kept_and_a_kill_in_between_is_made_good(
                     replace_model(store, path, model, {"rows": number})
             elif number == 5:  # killed after that
                 with monkeypatch.context() as patch:
-                    patch.setattr(store, "start_again", lambda _: 1 / 0)
+                    patch.setattr(store, "start_again", lambda *_: 1 / 0)
                     with pytest.raises(ZeroDivisionError):
                         replace_model(store, path, model, {"rows": number})
             else:

@@ -210,17 +210,19 @@ def _judged(
     facts: dict[str, Any],
 ) -> Verdict:
     """Whether a challenger may take the champion's place."""
-    normal = shadow & rows.is_normal
-    shown = rows.table.filter(normal)
-    compared = challenger._table(shown)
+    # All rows in their order, as some columns depend on the rows before.
+    frame = challenger._table(rows.table)
+    frame_before = champion._table(rows.table)
+    normal = np.flatnonzero(shadow & rows.is_normal).tolist()
+    compared = frame[normal]
     answers = challenger._answer(compared, None, "pooled")
     findings = findings_of(challenger, [scored_block(challenger, compared, answers)])
-    before = champion._answers(shown).alarm
+    before = champion._answer(frame_before[normal], None, "pooled").alarm
     more = int(np.count_nonzero(answers.alarm & ~before))
     fewer = int(np.count_nonzero(before & ~answers.alarm))
-    faults = rows.table.filter(rows.is_fault)
-    caught = champion._answers(faults).alarm if len(faults) else np.zeros(0, bool)
-    still = challenger._answers(faults).alarm if len(faults) else caught
+    faults = np.flatnonzero(rows.is_fault).tolist()
+    caught = champion._answer(frame_before[faults], None, "pooled").alarm
+    still = challenger._answer(frame[faults], None, "pooled").alarm
     lost = rows.ids[rows.is_fault][caught & ~still].tolist()
     facts |= {
         "alarms": int(answers.alarm.sum()),

@@ -28,6 +28,7 @@ from manyone._types import Array, Mask
 from manyone.alerts.metrics import Metric
 from manyone.tablefiles.tail import Consumed
 from manyone.tables import TableModel
+from manyone.tables.past import TablePast
 from manyone.watch.incidents import STREAM_ROW, StreamIncident, StreamRows
 from manyone.watch.memory import FAULT, NORMAL, ROW, Id, JudgedRows, Memory
 from manyone.watch.model import WatchedModel
@@ -778,17 +779,25 @@ class Store:
 
     # -------------------------------------------------------------------------- other models
 
-    def start_again(self, model: TableModel) -> None:
+    def start_again(self, model: TableModel, past: TablePast | None = None) -> None:
         """Go on with another model: levels and drift start anew, all else stays.
 
         Rows that were judged before keep what was said of them. Answers to them are kept,
         and move no level of the new model.
+
+        Parameters
+        ----------
+        model : TableModel
+        past : TablePast or None
+            What the rows so far have ended with, where the model asks for it.
         """
         saved = self._connection.execute("SELECT state FROM monitor").fetchone()
         if saved is None:
             return
         before = MonitorState(**state_from_bytes(saved[0], "its state"))
         state = MonitorState.start(model, drift_level=before.drift_level)
+        if past is not None:
+            state.past = past.of_tasks(model.tasks_)
         names = [str(task) for task in model.tasks_.tolist()]
         for statement in (
             "CREATE TEMP TABLE code_of (task TEXT PRIMARY KEY, code INTEGER)",

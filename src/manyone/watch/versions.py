@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from manyone.files import locked, write_atomically
 from manyone.model_files import load, save
+from manyone.tables.frames import as_table
+from manyone.watch.refit import kept_rows_of
 
 if TYPE_CHECKING:
     from manyone.tables import TableModel
@@ -68,7 +70,10 @@ def complete(store: Store, path: Path) -> bool:
     version = _version(path, int(coming))
     with locked(path):
         write_atomically(path, version.read_bytes())
-    store.start_again(load(path))
+    model = load(path)
+    rows = kept_rows_of(store, model)
+    past = None if rows is None else model.with_past(as_table(rows.table))[1]
+    store.start_again(model, past)
     store.set_note(_LAST, coming)
     store.set_note(_COMING, "")
     store.commit(None)
