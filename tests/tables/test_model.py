@@ -339,3 +339,20 @@ def test_gaps_use_up_no_alarms_and_hide_no_fault():
             caught[column, share] = model.score(faults).alarm.mean()
     for column in "ad":
         assert caught[column, 0.04] > caught[column, 0.0] - 0.05 > 0.7
+
+
+@pytest.mark.slow
+def test_the_range_of_columns_is_in_the_thresholds_of_a_combination():
+    """Rows of 40 rare columns: a new row often has a value beyond all that was seen."""
+    raised = []
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+
+        def rows(n, rng=rng):
+            values = (rng.random((5 * n, 40)) < 0.02) * rng.normal(size=(5 * n, 40))
+            table = pd.DataFrame(values, columns=[f"c{k}" for k in range(40)])
+            return table.assign(machine=np.repeat(list("abcde"), n))
+
+        model = TableModel("machine", method="default", random_state=0, alarm_rate=0.1)
+        raised.append(np.mean(model.fit(rows(20)).predict(rows(60)) < 0))
+    assert np.mean(raised) < 0.15

@@ -160,6 +160,9 @@ class Findings:
         for task in np.flatnonzero((rows > 0) & self.is_known).tolist():
             counted = float(self.tasks.counted[task])
             share = highest_rate(rate, counted)
+            if self.tasks.basis[task] == "pooled":
+                # How many alarms a threshold of others raises scatters more.
+                counted = 0.5 * counted
             laws.append(alarm_law(int(rows[task]), counted, share))
         return total_law(laws)
 

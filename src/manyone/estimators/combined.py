@@ -268,6 +268,20 @@ class CombinedOneClass(Updates, OneClassEstimator, BaseComposition):
                 )
         return views
 
+    def left_out_scores(self, rows: TrainingRows) -> Array | None:
+        """Combined left-out scores (n,) of the rows that the views were fitted to.
+
+        NaN for known outliers; None where a view has kept none.
+        """
+        scorer = combined_scorer(self.solution_)
+        values = []
+        for view, tail in zip(self.views_.values(), scorer.tails, strict=True):
+            if view.solution_.left_out is None:
+                return None
+            values.append(tail.value(_left_out(view, rows), rows.codes))
+        scores = scorer.combine(np.column_stack(values))
+        return np.where(rows.outlier, np.nan, scores)
+
     # ------------------------------------------------------------------------------------- scoring
 
     @by_blocks

@@ -13,6 +13,7 @@ from manyone._types import Array
 from manyone.calibration import Calibration
 from manyone.data.rows import TrainingRows, in_memory, training_rows
 from manyone.estimators.base import OneClassEstimator
+from manyone.estimators.combined import CombinedOneClass
 from manyone.messages import CalibrationWarning, warn_user
 from manyone.models.guards import (
     ColumnRange,
@@ -171,6 +172,10 @@ def _guard_ranges(
     solution = model.solution_
     unit = score_range(model.calibration_.scores)
     left_out = solution.left_out
+    training = model.training_
+    if isinstance(model, CombinedOneClass):
+        left_out = model.left_out_scores(rows)
+        training = replace(training, X=rows.X)
     scorer = Guarded(solution.scorer, (guard,), unit)
     if left_out is None or not lost.any():
         model.solution_ = replace(solution, scorer=scorer)
@@ -181,9 +186,10 @@ def _guard_ranges(
         lost_once = np.zeros(len(merged.codes))
         np.maximum.at(lost_once, place, lost)
         lost = lost_once
-    left_out = left_out - unit * lost
-    model.solution_ = replace(solution, scorer=scorer, left_out=left_out)
+    lowered = replace(solution, scorer=scorer, left_out=left_out - unit * lost)
+    model.solution_ = lowered
+    if solution.left_out is None:  # a combination keeps those of its views
+        model.solution_ = replace(lowered, left_out=None)
     with quietly(), np.errstate(under="ignore"):
-        training = model.training_
-        model.calibration_ = Calibration.from_left_out(model.solution_, training)
+        model.calibration_ = Calibration.from_left_out(lowered, training)
         model._set_offsets(model.promised_rate_)
