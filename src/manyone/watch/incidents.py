@@ -26,6 +26,7 @@ from manyone.alerts.evidence import STANDS_OUT
 from manyone.alerts.incidents import Incident, Past, find_incidents, longest_calm
 from manyone.alerts.values import Rows, Tasks
 from manyone.tables.incidents import ScoredBlock, rank_pvalues, tasks_of
+from manyone.watch.model import resolved
 from manyone.watch.state import MonitorState
 
 if TYPE_CHECKING:
@@ -136,9 +137,8 @@ def rows_for_incidents(
         np.where(answers.codes < 0, len(model.tasks_), answers.codes),
     )
     rows["depth_p"] = 1.0
-    rows["depth_p"][alarms] = model._reference().depth_pvalues(
-        block.depth, answers.codes[alarms]
-    )
+    depth_p = model._reference().depth_pvalues(block.depth, answers.codes[alarms])
+    rows["depth_p"][alarms] = resolved(depth_p)
     lowest = _lowest_confirmed(state)[answers.codes]
     is_known_normal = (answers.codes >= 0) & (answers.score >= lowest)
     rows["rank_p"] = np.where(
