@@ -11,6 +11,12 @@ many rows: for depths (minus scores) of models with k rows of the task,
 quantiles of the depths at the two sizes, over the mean difference of 1/k. Depths are
 then multiplied by :math:`\exp(-\beta (1/k - 1/n))`.
 
+**Rows in time.** A block of time is judged by earlier blocks. Without the oldest of them
+the model has fewer rows; so :math:`\beta` is measured. Without the latest of them it has as
+few, and lies a block of time further back. By how much depths are larger then is what a
+block of time costs: nothing where rows do not drift. New rows are further away than the
+next block, so depths are multiplied by that, once.
+
 Copies are not moved, nor anything where many rows have copies: rows of few values have
 scores of few values, and a threshold just above one of them lets all its rows through.
 """
@@ -39,6 +45,8 @@ _MOST_TIED = 0.1
 # Depths change at most so much.
 _LEAST = 0.5
 _MOST = 1.25
+# Rows that drift make depths at most twice as large.
+_LOG_DRIFT = float(np.log(2.0))
 
 
 class Round(NamedTuple):
@@ -57,7 +65,13 @@ class Round(NamedTuple):
 
 
 def on_equal_terms(
-    once: Round, twice: Round, codes: Codes, weight: Array, far: Array | None
+    once: Round,
+    twice: Round,
+    codes: Codes,
+    weight: Array,
+    counts: Array,
+    far: Array | None,
+    later: Round | None = None,
 ) -> Array:
     """Scores as a model of all rows would have given them, had it not seen the row.
 
@@ -67,14 +81,18 @@ def on_equal_terms(
         Folds, and folds with about twice as many rows.
     codes, weight : ndarray of shape (n,)
         Task and count of each row; tasks of rows without a score do not matter.
+    counts : ndarray of shape (T,)
+        Rows of each task that the model of all rows has.
     far : ndarray of shape (T,) or None
         Scores of rows far away.
+    later : Round or None
+        Of blocks of time, by models of as many rows as those of `twice` that end a block earlier.
 
     Returns
     -------
     ndarray of shape (n,)
     """
-    n_tasks = int(codes.max(initial=0)) + 1 if far is None else len(far)
+    n_tasks = len(counts)
     size = sizes_of(far, n_tasks)[np.maximum(codes, 0)]
     judged = ~np.isnan(once.scores)
     tied = tied_scores(once.scores, codes, weight)
@@ -86,46 +104,68 @@ def on_equal_terms(
     if stretch:
         values = stretched(values)
         fewer = stretched(fewer)
-    slope = _slope(values, fewer, once.kept, twice.kept, codes, weight, n_tasks)
-    counts = np.bincount(codes[judged], weight[judged], n_tasks)
+    depths = _Depths(codes, weight, n_tasks)
+    slope = depths.slope(values, fewer, once.kept, twice.kept)
     # (Rows of no task are known outliers, which are not judged.)
     total = np.maximum(counts[np.maximum(codes, 0)], once.kept)
     with np.errstate(divide="ignore", invalid="ignore"):
         factor = np.exp(-slope * (1.0 / once.kept - 1.0 / total))
     moved = values * np.clip(factor, _LEAST, _MOST)
+    if later is not None:
+        far_off = later.scores / size
+        far_off = stretched(far_off) if stretch else far_off
+        moved = moved * np.exp(np.clip(depths.growth(fewer, far_off), 0.0, _LOG_DRIFT))
     if stretch:
         moved = unstretched(moved)
     return np.where(judged & ~tied, moved * size, once.scores)
 
 
-def _slope(
-    values: Array,
-    fewer: Array,
-    kept: Array,
-    kept_fewer: Array,
-    codes: Codes,
-    weight: Array,
-    n_tasks: int,
-) -> float:
-    r"""The :math:`\beta` of the module; 0 where too few rows tell it."""
-    both = np.flatnonzero(~np.isnan(values) & ~np.isnan(fewer) & (kept_fewer > 0.0))
-    if len(both) < _FEWEST:
-        return 0.0
-    codes = codes[both]
-    counts = np.bincount(codes, weight[both], n_tasks)
-    # Tasks are units, and large depths of one task must not stand for all.
-    share = weight[both] / counts[codes]
-    depths = np.abs(values[both])
-    fewer_depths = np.abs(fewer[both])
-    mean = np.bincount(codes, share * (depths + fewer_depths), n_tasks)[codes]
-    if not np.all(mean > 0.0):
-        return 0.0
-    upper = _upper_quantiles(depths / mean, share)
-    upper_fewer = _upper_quantiles(fewer_depths / mean, share)
-    step = np.average(1.0 / kept_fewer[both] - 1.0 / kept[both], weights=share)
-    if not step > 0.0 or not np.all((upper > 0.0) & (upper_fewer > 0.0)):
-        return 0.0
-    return float(np.mean(np.log(upper_fewer / upper)) / step)
+class _Depths(NamedTuple):
+    """What comparisons of depths need of the rows: task and count (n,), number of tasks."""
+
+    codes: Codes
+    weight: Array
+    n_tasks: int
+
+    def slope(
+        self, values: Array, fewer: Array, kept: Array, kept_fewer: Array
+    ) -> float:
+        r"""The :math:`\beta` of the module; 0 where too few rows tell it."""
+        both = np.flatnonzero(~np.isnan(values) & ~np.isnan(fewer) & (kept_fewer > 0.0))
+        if len(both) < _FEWEST:
+            return 0.0
+        step = 1.0 / kept_fewer[both] - 1.0 / kept[both]
+        mean_step = np.average(step, weights=self._shares(both))
+        if not mean_step > 0.0:
+            return 0.0
+        return self.growth(values, fewer) / float(mean_step)
+
+    def growth(self, values: Array, others: Array) -> float:
+        """Mean logarithm of the ratio of upper quantiles of depths, 0 where nothing tells it.
+
+        Of minus the other values (n,) over minus the values (n,), where both are known.
+        """
+        both = np.flatnonzero(~np.isnan(values) & ~np.isnan(others))
+        if len(both) < _FEWEST:
+            return 0.0
+        share = self._shares(both)
+        codes = self.codes[both]
+        depths = np.abs(values[both])
+        other_depths = np.abs(others[both])
+        mean = np.bincount(codes, share * (depths + other_depths), self.n_tasks)[codes]
+        if not np.all(mean > 0.0):
+            return 0.0
+        upper = _upper_quantiles(depths / mean, share)
+        upper_others = _upper_quantiles(other_depths / mean, share)
+        if not np.all((upper > 0.0) & (upper_others > 0.0)):
+            return 0.0
+        return float(np.mean(np.log(upper_others / upper)))
+
+    def _shares(self, rows: Codes) -> Array:
+        """Shares of rows in their tasks: large depths of one task must not stand for all."""
+        codes = self.codes[rows]
+        counts = np.bincount(codes, self.weight[rows], self.n_tasks)
+        return self.weight[rows] / counts[codes]
 
 
 def _upper_quantiles(values: Array, share: Array) -> Array:

@@ -71,7 +71,12 @@ def solve_with_folds(
         group, or of its first block in time, NaN.
     """
     fold = assign_folds(rows, similarity, number)
-    refits = folds_of(rows, fold)
+    folds = folds_of(rows, fold)
+    next_blocks = blocks_after(rows, fold, folds)
+    refits = [
+        (kept, np.append(held, after))
+        for (kept, held), after in zip(folds, next_blocks, strict=True)
+    ]
     n_folds = len(refits)
     refits += folds_of_two(rows, fold)
     workers = blas_threads() if len(rows.codes) < _SMALL else 1
@@ -87,12 +92,43 @@ def solve_with_folds(
             ]
             solution = first.result()
     far = solution.scorer.far()
-    once = _round(refits[:n_folds], results[:n_folds], rows, far)
+    once = _round(folds, results[:n_folds], rows, far)
     left_out = once.scores
     if n_folds < len(refits):
         twice = _round(refits[n_folds:], results[n_folds:], rows, far)
-        left_out = on_equal_terms(once, twice, rows.codes, rows.weight, far)
+        normal = np.where(rows.outlier, 0.0, rows.weight)
+        counts = np.bincount(rows.codes + 1, normal, rows.n_tasks + 1)[1:]
+        left_out = on_equal_terms(
+            once,
+            twice,
+            rows.codes,
+            rows.weight,
+            counts.astype(np.float64),
+            far,
+            _round_after(folds, next_blocks, results[:n_folds], rows, far),
+        )
     return replace(solution, left_out=left_out, left_out_source="folds")
+
+
+def _round_after(
+    folds: list[tuple[Codes, Codes]],
+    next_blocks: list[Codes],
+    results: list[tuple[Solution, Array]],
+    rows: TrainingRows,
+    far: Array | None,
+) -> Round | None:
+    """Scores of the blocks after those that were held out; None where there are none."""
+    later = [
+        ((kept, after), (refitted, scores[len(held) :]))
+        for (kept, held), after, (refitted, scores) in zip(
+            folds, next_blocks, results, strict=True
+        )
+        if len(after)
+    ]
+    if not later:
+        return None
+    refits, parts = map(list, zip(*later, strict=True))
+    return _round(refits, parts, rows, far)
 
 
 def _round(
@@ -107,7 +143,7 @@ def _round(
     normal = np.where(rows.outlier, 0.0, rows.weight)
     for (kept, held), (refitted, of_held) in zip(refits, results, strict=True):
         codes = rows.codes[held]
-        scores[held] = of_held
+        scores[held] = of_held[: len(held)]
         counts = np.bincount(rows.codes[kept] + 1, normal[kept], rows.n_tasks + 1)
         kept_weight[held] = counts[codes + 1]
         refitted_far = refitted.scorer.far()
@@ -126,35 +162,59 @@ def folds_of(rows: TrainingRows, fold: Codes) -> list[tuple[Codes, Codes]]:
     The order is that of least waiting: whoever starts last has the least to do.
     """
     everyone = np.arange(len(fold))
-    ahead = np.zeros(len(fold), dtype=bool)
     refits = []
     stays = np.flatnonzero((fold < 0) & ~rows.outlier)
-    begin = np.zeros(rows.n_tasks + 1, dtype=np.intp)
-    if rows.group is not None:
-        ahead = np.append(looks_ahead(rows), False)[rows.codes]
-        blocks = np.zeros(rows.n_tasks + 1, dtype=np.intp)
-        np.maximum.at(blocks, rows.codes, fold + 1)
-        begin = first_judged(blocks)
-    elif len(stays):
+    if rows.group is None and len(stays):
         refits.append((everyone, stays))
+    ahead, begin = _looking_ahead(rows, fold)
     # Later folds have no more rows of a task, and later blocks of time have more before them.
     for k in reversed(range(fold.max() + 1)):
         # Too few come before the first blocks: they stay, and so do all after them.
-        judged = k >= begin[rows.codes]
-        out = (fold == k) & (~ahead | judged)
-        later = ahead & (fold > k) & judged
+        out = (fold == k) & (k >= begin)
+        later = ahead & (fold > k) & (k >= begin)
         if out.any():
             refits.append((everyone[~out & ~later], everyone[out]))
     return refits
 
 
+def _looking_ahead(rows: TrainingRows, fold: Codes) -> tuple[Mask, Codes]:
+    """Which rows are judged by earlier blocks only, and the first fold judged of a row's task."""
+    if rows.group is None:
+        return np.zeros(len(fold), dtype=bool), np.zeros(len(fold), dtype=np.intp)
+    ahead = np.append(looks_ahead(rows), False)[rows.codes]
+    blocks = np.zeros(rows.n_tasks + 1, dtype=np.intp)
+    np.maximum.at(blocks, rows.codes, fold + 1)
+    return ahead, np.where(ahead, first_judged(blocks)[rows.codes], 0)
+
+
+def blocks_after(
+    rows: TrainingRows, fold: Codes, folds: list[tuple[Codes, Codes]]
+) -> list[Codes]:
+    """Rows of the next block of time after each fold that is held out, in tasks in time."""
+    ahead, begin = _looking_ahead(rows, fold)
+    return [
+        np.flatnonzero(ahead & (fold == k + 1) & (k >= begin))
+        for k in (int(fold[held[0]]) for _, held in folds)
+    ]
+
+
 def folds_of_two(rows: TrainingRows, fold: Codes) -> list[tuple[Codes, Codes]]:
     """The same with two folds (n,) of each task at once: see :mod:`.equal_terms`.
 
-    None where rows have groups, and not for large tasks, to which a fold is no loss.
+    Not for large tasks, to which a fold is no loss. A block of time is judged by earlier ones
+    without the oldest: the time between is the same, and rows are fewer. Other groups have none.
     """
     dealt = fold >= 0
-    if rows.group is not None or not dealt.any():
+    everyone = np.arange(len(fold))
+    if rows.group is not None:
+        ahead, begin = _looking_ahead(rows, fold)
+        judged = [ahead & (fold == k) & (k >= begin) for k in range(fold.max() + 1)]
+        return [
+            (everyone[~ahead | ((fold > 0) & (fold < k))], everyone[judged[k]])
+            for k in reversed(range(len(judged)))
+            if judged[k].any()
+        ]
+    if not dealt.any():
         return []
     counts = np.bincount(rows.codes[dealt], rows.weight[dealt], rows.n_tasks)
     folds = np.zeros(rows.n_tasks, dtype=np.intp)
@@ -162,7 +222,6 @@ def folds_of_two(rows: TrainingRows, fold: Codes) -> list[tuple[Codes, Codes]]:
     used = (folds > 2) & (counts < _LARGE)
     fewer = np.maximum(-(-folds // 2), 2)
     twice = np.where(dealt & used[rows.codes], fold % fewer[rows.codes], -1)
-    everyone = np.arange(len(fold))
     return [
         (everyone[twice != k], everyone[twice == k])
         for k in reversed(range(twice.max() + 1))

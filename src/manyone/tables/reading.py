@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 #: Rows from which on a task is judged by earlier blocks of time only: the first two of five
 #: blocks are then a model that later rows can be judged by.
-ENOUGH_TO_LOOK_AHEAD = 100
+ENOUGH_TO_LOOK_AHEAD = 60
 
 
 @dataclass(frozen=True, eq=False)
