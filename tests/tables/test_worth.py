@@ -101,3 +101,45 @@ def test_incidents_go_by_what_is_worth_an_alarm(model, rows):
 def test_what_makes_no_sense_is_refused(model, rows, worth, words):
     with pytest.raises(ValueError, match=words.replace("(", "\\(")):
         model.score(rows, **worth)
+
+
+@pytest.mark.filterwarnings("ignore:asked 5")
+def test_a_change_is_measured_from_the_recent_value_where_that_is_the_reason():
+    rng = np.random.default_rng(2)
+    steps = pd.date_range("2026-01-01", periods=300, freq="h")
+    parts = []
+    for machine in "abc":
+        flow = 300.0 + np.cumsum(rng.normal(0.0, 4.0, 300))
+        heat = 50.0 + rng.normal(0.0, 1.0, 300)
+        parts.append(
+            pd.DataFrame(
+                {"machine": machine, "when": steps, "flow": flow, "heat": heat}
+            )
+        )
+    table = pd.concat(parts)
+    model = TableModel(
+        "machine", time="when", anomalies="faults", method="default", history=12
+    ).fit(table)
+    rows = pd.concat(
+        [
+            part.tail(40).assign(when=steps[-40:] + pd.Timedelta(days=13))
+            for part in parts
+        ]
+    ).reset_index(drop=True)
+    jumps = np.arange(30, len(rows), 40)
+    rows.loc[jumps, "flow"] += np.array([60.0, -80.0, 100.0])
+    scores = model.score(rows, explain=1)
+    told = scores.loc[scores["alarm"], "reason_1"].str.extract(
+        r"^(?P<name>\w+) (?P<verb>rose|fell) by (?P<by>\S+) from its recent"
+    )
+    told = told.dropna()
+    assert len(told) >= 2
+    for place, line in told.iterrows():
+        by = float(line["by"])
+        way = {"rose": "up", "fell": "down"}[line["verb"]]
+        for factor, stays in ((0.95, True), (1.05, False)):
+            asked = model.score(rows, at_least={line["name"]: factor * by})
+            assert asked["alarm"][place] == stays
+        assert model.score(rows, direction={line["name"]: way})["alarm"][place]
+        other = {"up": "down", "down": "up"}[way]
+        assert not model.score(rows, direction={line["name"]: other})["alarm"][place]

@@ -168,7 +168,8 @@ class Explanation:
         Columns that did it, the most to blame first.
     number, expected_number : ndarray of shape (n, k)
         Value and expected value of columns of numbers, NaN elsewhere and where there
-        is none.
+        is none. The expected value is the recent one where the change since is unusual,
+        and none where it is how much the column moves.
     share : ndarray of shape (n, k)
         Of what is unusual about the row.
     view : ndarray of str of shape (n,)
@@ -353,6 +354,9 @@ def _explain_block(
                     value[rows[line], ranks[line]] = about.value
                     expected[rows[line], ranks[line]] = about.expected
                     sentence[rows[line], ranks[line]] = about.sentence
+                    number = column.values[rows[line]]
+                    value_number[rows[line], ranks[line]] = number
+                    expected_number[rows[line], ranks[line]] = about.expected_number
     return (
         names[order],
         value,
@@ -462,6 +466,7 @@ class PastTexts(NamedTuple):
     value: str
     expected: str
     sentence: str
+    expected_number: float = np.nan
 
 
 def past_texts(
@@ -489,7 +494,7 @@ def past_texts(
             verb = "rose" if difference > 0 else "fell"
             by = plain_text(abs(difference), 3)
             sentence = f"{name} {verb} by {by} from its recent {recent}"
-            texts.append(PastTexts(now, recent, sentence))
+            texts.append(PastTexts(now, recent, sentence, value - difference))
         elif part == "swing" and swing < 0 and still > 1:
             sentence = f"{name} has not moved for {still:.0f} rows"
             texts.append(PastTexts(f"{now} for {still:.0f} rows", "moves", sentence))
