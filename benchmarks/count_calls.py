@@ -45,12 +45,14 @@ class Limit:
     ratchet: int
 
 
+# Ratchets were set anew with the rule that tasks borrow by (some 40 functions of
+# calibration), with history, forward checks and silent tasks of tables.
 LIMITS = {
-    "JointOCKSR().fit": Limit(48, 48),
-    "NonlinearOCKSR().fit": Limit(75, 80),
-    "JointOCKSR(landmarks=).fit": Limit(80, 124),
-    "manyone fit": Limit(230, 354),
-    "manyone score": Limit(125, 178),
+    "JointOCKSR().fit": Limit(48, 93),
+    "NonlinearOCKSR().fit": Limit(75, 133),
+    "JointOCKSR(landmarks=).fit": Limit(80, 183),
+    "manyone fit": Limit(230, 633),
+    "manyone score": Limit(125, 353),
 }
 
 
