@@ -173,6 +173,17 @@ def test_incidents_and_faults_are_not_learned_and_other_alarms_are(watched, cham
         assert abs(day - found.now) < 0.01
 
 
+def test_rows_without_a_task_are_not_learned(watched, champion):
+    state, table, _ = watched
+    bare = table.drop("day").head(4).with_columns(machine=pl.lit(None, pl.String))
+    bare.write_csv("bare.csv")
+    assert main(["watch", "fleet.manyone", "bare.csv", "--state", str(state)]) == 0
+    with read_store(state) as store:
+        found = kept_rows_of(store, champion)
+    assert len(found.ids) == len(table) + 4
+    assert not found.is_normal[-4:].any() and found.is_normal[:-4].any()
+
+
 def test_answers_to_rows_before_a_refit_are_kept_and_move_nothing(watched, champion):
     state, table, _ = watched
     other = deepcopy(champion).refit(table.drop("day"))

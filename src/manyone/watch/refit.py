@@ -131,6 +131,14 @@ def kept_rows_of(store: Store, model: TableModel) -> KeptRows | None:
     muted = np.array([line["muted"] is not None for line in lines])
     is_fault = answer == FAULT
     is_suspicious = (alarm & (stands_out | muted)) | is_fault
+    # No model learns from a row without a task or a time.
+    is_whole = np.array(
+        [
+            line["task"] is not None
+            and (model.time is None or line["moment"] is not None)
+            for line in lines
+        ]
+    )
     records = [json.loads(line["content"]) for line in lines]
     return KeptRows(
         table=table_of_records(records, names_of_columns(model)),
@@ -138,7 +146,7 @@ def kept_rows_of(store: Store, model: TableModel) -> KeptRows | None:
         tasks=np.array([line["task"] or "" for line in lines], dtype=object),
         day=np.array([_day(line) for line in lines]),
         is_fault=is_fault,
-        is_normal=(answer == NORMAL) | ~is_suspicious,
+        is_normal=((answer == NORMAL) | ~is_suspicious) & is_whole,
     )
 
 
