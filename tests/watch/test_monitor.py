@@ -450,3 +450,54 @@ def test_the_rate_differs_from_the_promise_by_the_way_of_the_level(model):
     way = (start - monitor.state.level) / (thresholds.STEP * n)
     np.testing.assert_allclose(difference[inside], way[inside], atol=1e-9)
     assert np.abs(difference[inside]).max() <= 0.5 / (thresholds.STEP * n)
+
+
+def test_answered_alarms_stay_within_the_bound_whatever_rows_do():
+    """A point moves outwards for ever, and every alarm is answered: normal, at once."""
+    rng = np.random.default_rng(0)
+    rate = 0.05
+    model = IndependentOCKSR(alarm_rate=rate).fit(rng.normal(size=(50, 2)))
+    monitor = Monitor(model)
+    alarms = []
+    for step in range(400):
+        found = monitor.update(np.array([[2.0 + 0.02 * step, 0.0]]))
+        alarms.append(bool(found.alarm[0]))
+        monitor.feedback(found.id[found.alarm], normal=True)
+    normal_rows = np.arange(1, 401)
+    # The level is at most twice the rate when the first alarm is answered.
+    most = 1.0 + rate * normal_rows + (2.0 * rate + 0.02) / 0.02
+    assert np.all(np.cumsum(alarms) <= most + 1e-9)
+    assert np.sum(alarms) > 15  # the rate is used
+
+
+def test_alarms_that_wait_for_answers_add_at_most_one_each():
+    rng = np.random.default_rng(0)
+    model = IndependentOCKSR(alarm_rate=0.05).fit(rng.normal(size=(50, 2)))
+    monitor = Monitor(model)
+    waiting = []
+    raised = 0
+    for step in range(400):
+        found = monitor.update(np.array([[3.0 + 0.02 * step, 0.0]]))
+        if found.alarm[0]:
+            raised += 1
+            waiting.append((step, found.id[0]))
+        while waiting and waiting[0][0] <= step - 40:
+            monitor.feedback([waiting.pop(0)[1]], normal=True)
+    assert raised <= 0.05 * 400 + 3.5 + 40
+
+
+def test_drifting_tasks_of_a_large_fleet_are_few_quiet_ones():
+    rng = np.random.default_rng(0)
+    task = np.repeat(np.arange(60), 20)
+    model = IndependentOCKSR().fit(rng.normal(size=(1200, 2)), task=task)
+    monitor = Monitor(model)
+    for _ in range(60):
+        rows = rng.normal(size=(60, 2))
+        rows[:6] += 4.0
+        monitor.update(rows, np.arange(60))
+    drifting = monitor.drifting(0.1)
+    assert set(range(6)) <= set(drifting.tolist())
+    assert len(drifting) <= 7
+    assert len(monitor.reset().drifting()) == 0
+    with pytest.raises(ValueError, match="fdr"):
+        monitor.drifting(0)

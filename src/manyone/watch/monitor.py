@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyone._types import Array, Codes, Labels, Mask
+from manyone.calibration.discoveries import benjamini_hochberg, check_fdr
 from manyone.data.labels import split_columns
 from manyone.data.rows import number_of, places
 from manyone.messages import warn_user
@@ -128,8 +129,8 @@ class Monitor:
             )
         rate = estimator_of(model)._check_calibrated()
         if rate != self.state.rate:  # recalibrated: another promise
-            self.state.level = np.clip(
-                self.state.level * rate / self.state.rate, 0.0, 0.5
+            self.state.level = np.minimum(
+                self.state.level * rate / self.state.rate, 0.5
             )
             self.state.rate = rate
 
@@ -285,7 +286,7 @@ class Monitor:
         code = int(t[0])
         change = float(is_normal) - row["weight"].astype(np.float64)
         state.level[t] = thresholds.moved_level(
-            state.level[t], change, row["alarm"], state.rate
+            state.level[t], change, row["alarm"], state.rate, state.has_answers(t)
         )
         inside = np.flatnonzero(state.window[code] == row["score"][0])
         if not is_normal:
@@ -387,7 +388,31 @@ class Monitor:
         """Score of each task below which the next row raises the alarm, shape (T,)."""
         state = self.state
         low = thresholds.confirmed_low(state.low, state.window, state.confirmed)
-        return thresholds.current_thresholds(state.window, state.level, low, state.high)
+        return thresholds.current_thresholds(
+            state.window, state.level, low, state.high, state.has_answers()
+        )
+
+    def drifting(self, drift_fdr: float = 0.1) -> Labels:
+        """Tasks that drift, few of which are quiet, however many tasks there are.
+
+        Evidence of 1/p comes by chance with a probability of at most p (Ville), so that
+        these are p-values, and tasks are selected as by Benjamini & Hochberg (1995). The
+        list only grows until `reset`.
+
+        Parameters
+        ----------
+        drift_fdr : float in (0, 1), default=0.1
+            Expected share of tasks in the list in which nothing has changed, if tasks are
+            independent of each other.
+
+        Returns
+        -------
+        ndarray of shape (k,)
+            Labels, in the order of the model.
+        """
+        check_fdr(drift_fdr)
+        p = np.exp(-np.maximum(self.state.most, 0.0))
+        return estimator_of(self.model).tasks_[benjamini_hochberg(p, drift_fdr)]
 
     def save_state(self, path: Any) -> None:
         """Save the state to a file, atomically.

@@ -120,6 +120,10 @@ class MonitorState:
     memory: RowMemory = field(default_factory=Memory)
     past: TablePast | None = None
 
+    def has_answers(self, t: Codes | slice = slice(None)) -> Mask:
+        """Whether somebody has answered an alarm of tasks, shape (k,)."""
+        return np.asarray(self.answers[t].sum(axis=1) > 0.0)
+
     @classmethod
     def start(
         cls, model: WatchedModel, *, drift_level: float = 0.01, seed: int = 0

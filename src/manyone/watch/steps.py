@@ -67,13 +67,17 @@ def learn_thresholds(
     window = state.window[t]
     low = thresholds.confirmed_low(state.low[t], window, state.confirmed[t])
     p = thresholds.reference_pvalues(window, scores)
-    alarm = thresholds.alarms_of(p, state.level[t], scores, low, state.high[t])
+    has_answers = state.has_answers(t)
+    alarm = thresholds.alarms_of(
+        p, state.level[t], scores, low, state.high[t], has_answers
+    )
     if answered:
         weight = np.where(alarm, _believed_normal(state, t), 1.0)
         state.level[t] = thresholds.moved_level(
-            state.level[t], weight, alarm, state.rate
+            state.level[t], weight, alarm, state.rate, has_answers
         )
-        learned = ~alarm
+        # A row beyond the bound without an alarm, which would be one too many, teaches nothing.
+        learned = ~alarm & (scores >= low)
     else:
         learned = state.run[t] <= thresholds.RUN
         weight = learned.astype(np.float64)

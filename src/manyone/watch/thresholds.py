@@ -7,10 +7,12 @@ moves that level (Gibbs & Candes 2021),
 
 .. math:: q \leftarrow q + \eta\, w\, (\text{rate} - \text{alarm}),
 
-with w the weight of the belief that the row is normal. Summed over n rows of weight 1, the measured
-rate differs from the promised one by exactly :math:`(q_0 - q_n)/(\eta n)`, as long as q is not
-clipped. The level lies in [0, 1/2], so that is at most :math:`1/(2 \eta n)`. Rows that
-keep falling below the bounds that follow clip it: then more alarms are raised than promised.
+with w the weight of the belief that the row is normal. In a task whose alarms are
+answered no alarm is raised while q is 0 or below, and q may fall below 0: alarms that
+were raised are a debt that rows without an alarm pay back. So q never falls below
+:math:`-\eta`, and summed over n rows of weight 1 there are at most
+:math:`\text{rate}\, n + (q_0 + \eta) / \eta` alarms, whatever the rows do. q is at most 1/2.
+An alarm that waits for its answer counts by a guess, and may add one.
 
 Accepted rows are learned from, so thresholds have bounds that no accepted row can move. They stay
 below the median of the left-out scores, and fall below the first threshold by at most its distance
@@ -124,12 +126,20 @@ def reference_pvalues(window: Array, scores: Array) -> Array:
     return (1.0 + below) / (1.0 + np.count_nonzero(~np.isnan(window), axis=1))
 
 
-def alarms_of(p: Array, level: Array, scores: Array, low: Array, high: Array) -> Mask:
-    """Alarms (k,): p is at most the level, within the bounds of the threshold."""
-    return ((p <= level) & (scores < high)) | (scores < low)
+def alarms_of(
+    p: Array, level: Array, scores: Array, low: Array, high: Array, answered: Mask
+) -> Mask:
+    """Alarms (k,): p is at most the level, within the bounds of the threshold.
+
+    None in tasks whose alarms are answered, as long as they have raised too many.
+    """
+    alarm = ((p <= level) & (scores < high)) | (scores < low)
+    return alarm & ~(answered & (level <= 0.0))
 
 
-def current_thresholds(window: Array, level: Array, low: Array, high: Array) -> Array:
+def current_thresholds(
+    window: Array, level: Array, low: Array, high: Array, answered: Mask
+) -> Array:
     """Scores (k,) below which :func:`alarms_of` raises the alarm."""
     ascending = np.sort(window, axis=1)  # NaN last
     valid = np.count_nonzero(~np.isnan(window), axis=1)
@@ -138,7 +148,7 @@ def current_thresholds(window: Array, level: Array, low: Array, high: Array) -> 
     threshold = np.take_along_axis(ascending, inside, axis=1)[:, 0]
     threshold = np.where(place < valid, threshold, np.inf)
     threshold = np.where(place < 0, -np.inf, threshold)
-    return np.clip(threshold, low, high)
+    return np.where(answered & (level <= 0.0), -np.inf, np.clip(threshold, low, high))
 
 
 def confirmed_low(low: Array, window: Array, confirmed: Mask) -> Array:
@@ -148,9 +158,15 @@ def confirmed_low(low: Array, window: Array, confirmed: Mask) -> Array:
     )
 
 
-def moved_level(level: Array, weight: Array, alarm: Mask, rate: float) -> Array:
-    """Levels (k,) after rows that count as normal with some weight, if answers were given."""
-    return np.clip(level + STEP * weight * (rate - alarm), 0.0, max(_HIGHEST, rate))
+def moved_level(
+    level: Array, weight: Array, alarm: Mask, rate: float, answered: Mask
+) -> Array:
+    """Levels (k,) after rows that count as normal with some weight, if answers were given.
+
+    In tasks without an answer of their own the level stays at 0 or above.
+    """
+    moved = np.minimum(level + STEP * weight * (rate - alarm), max(_HIGHEST, rate))
+    return np.where(answered, moved, np.maximum(moved, 0.0))
 
 
 def guarded_level(level: Array, weight: Array, alarm: Mask, rate: float) -> Array:
