@@ -407,7 +407,7 @@ def _check_encoder(encoder: Encoder, sizes: Sizes) -> None:
 
 def _check_past_map(past: PastMap, sizes: Sizes) -> None:
     in_order = tuple(part for part in PARTS if part in past.parts)
-    if not past.parts or past.parts != in_order or len(past.numbers) != past.width:
+    if not past.parts or past.parts != in_order or len(past.numbers) != len(in_order):
         raise ModelFileError("a column has not one map for each part of its past")
 
 
@@ -417,7 +417,7 @@ def _check_table_past(past: TablePast, sizes: Sizes) -> None:
 
 
 _TABLE_PARTS: dict[type, dict[str, Any]] = {
-    PastMap: {"check": _check_past_map},
+    PastMap: {"rules": {"swings": "2"}, "check": _check_past_map},
     TablePast: {
         "rules": {"tasks": "E", "is_begun": "E", "past": "E"},
         "check": _check_table_past,

@@ -338,10 +338,22 @@ def _summary(model: TableModel) -> list[tuple[str, str]]:
         ("tasks", f"{len(model.tasks_):,} by {names}, {each} rows each"),
         ("columns used", f"{used.sum()} of {len(used)}, as {features} numbers"),
         ("columns dropped", "; ".join(dropped[:5]) + more or "none"),
+        *_compared(model),
         *_chosen(model),
         ("promised", f"{rate:.2%} of normal rows raise an alarm{borrow * bool(few)}"),
         *_forecast(model, rate),
     ]
+
+
+def _compared(model: TableModel) -> list[tuple[str, str]]:
+    """Which columns are compared with their past."""
+    past = model.training_.past
+    if past is None:
+        return []
+    words = (
+        f"{len(past.names)} columns, with the {past.span} rows before, of their task"
+    )
+    return [("compared in time", words)]
 
 
 def _forecast(model: TableModel, rate: float) -> list[tuple[str, str]]:

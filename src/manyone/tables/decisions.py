@@ -21,7 +21,7 @@ from manyone.tables.maps import (
     Map,
     NumberMap,
     PastMap,
-    part_values,
+    usual_swings,
 )
 
 # A text column with more than this share of different values is an identifier.
@@ -155,16 +155,18 @@ def _decide_past(
     if seen.map is None and not facts.grows:
         return seen
     maps = {"level": seen.map} if isinstance(seen.map, NumberMap) else {}
-    for part, values in zip(PARTS[1:], part_values(column).T[1:], strict=True):
-        if len(np.unique(values[np.isfinite(values)])) > 2:
-            maps[part] = NumberMap.learn(values, linear)
+    assert column.past is not None
+    differences, swings = column.past.T
+    if len(np.unique(differences[np.isfinite(differences)])) > 2:
+        maps["difference"] = NumberMap.learn(differences, linear)
     used = tuple(part for part in PARTS if part in parts and part in maps)
     has_two_values = "level" in maps and len(maps["level"].knots) == 2
     if "difference" not in used or has_two_values:
         return seen
     note = seen.note if "level" in maps else "a counter: only how it changes is used"
     numbers = tuple(maps[part] for part in used)
-    return replace(seen, map=PastMap(used, numbers), note=note)
+    both = PastMap(used, numbers, usual_swings(swings))
+    return replace(seen, map=both, note=note)
 
 
 def _decide_values(name: str, column: Column, facts: Facts, linear: float) -> Decision:

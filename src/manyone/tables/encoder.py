@@ -235,6 +235,8 @@ class Encoder:
             place += column_map.width
             if isinstance(column_map, LevelMap):
                 news.append((column_map.singletons, place - 1))
+            if isinstance(column_map, PastMap):
+                news.append((0.0, place - 1))
         shares, places = map(list, zip(*sorted(news), strict=True))
         upper[places] = LEVEL_HEIGHT
         step = (NEW_HEIGHT - LEVEL_HEIGHT) / ALARM
@@ -307,6 +309,8 @@ class Encoder:
         for k, column_map in enumerate(maps):
             if isinstance(column_map, LevelMap | DateMap):
                 Z[:, starts[k] : starts[k + 1]] = column_map.apply(columns[names[k]])
+            if isinstance(column_map, PastMap):
+                Z[:, starts[k + 1] - 1] = column_map.apply_swing(columns[names[k]])
         missing = np.isnan(Z[:, starts[:-1]])
         gaps = bool(missing.any())
         Z[:, starts[-1] : -1] = missing[:, self.indicators] * LEVEL_HEIGHT

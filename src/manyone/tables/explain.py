@@ -321,7 +321,8 @@ def _explain_block(
     value_number = np.full(order.shape, np.nan)
     expected_number = np.full(order.shape, np.nan)
     sentence = np.full(order.shape, "", dtype=object)
-    deviation = np.abs(Z - reasons.expected) / metric.scale[own]
+    deviation = np.abs(Z - reasons.expected)
+    deviation /= np.maximum(metric.scale[own], 1e-9)
     places = np.concatenate([[0], np.cumsum([each.width for each in encoder.maps])])
     for place in np.unique(order).tolist():
         rows, ranks = np.nonzero(order == place)
@@ -342,12 +343,16 @@ def _explain_block(
             said = np.flatnonzero(~is_empty[rows, place])
             past = carried(frame, names[place])
             assert past is not None
-            blamed = deviation[rows[said], own_places].argmax(axis=1).tolist()
+            parts = (*column_map.parts, "swing")
+            # Beyond all swings that were seen nothing else needs to be unusual.
+            swings = Z[rows[said], own_places][:, -1] > 0.0
+            worst = deviation[rows[said], own_places].argmax(axis=1)
+            blamed = np.where(swings, len(parts) - 1, worst).tolist()
             told = past_texts(
                 names[place],
                 column.values[rows[said]],
                 past[rows[said]],
-                [column_map.parts[part] for part in blamed],
+                [parts[part] for part in blamed],
             )
             for line, about in zip(said.tolist(), told, strict=True):
                 if about is not None:
@@ -482,7 +487,7 @@ def past_texts(
     past : ndarray of shape (n, 3)
         Difference, swing, and rows without a movement.
     parts : sequence of str
-        Which of `PARTS` is unusual about each row.
+        Which of `PARTS`, or "swing", is unusual about each row.
     """
     texts: list[PastTexts | None] = []
     for value, (difference, swing, still), part in zip(

@@ -244,6 +244,7 @@ def _facts(model: TableModel) -> tuple[tuple[str, str], ...]:
         ("Looks for", kinds[model.anomalies]),
         ("Method", _method(model)),
         ("Trained on", f"{rows} rows of {plural(len(model.tasks_), 'task')}"),
+        *_past(model),
         ("Thresholds", f"set {when} on {calibrated['rows']:,} {calibrated['on']}"),
         ("Promise", f"at most {rate:.3g} of normal rows raise an alarm"),
         *forecast,
@@ -278,6 +279,15 @@ def _later_rows(model: TableModel) -> list[tuple[str, str, Table]]:
     heads = ("task", "later rows", "would have raised")
     table = Table("Would the promise have held?", heads, tuple(lines))
     return [("Later rows", intro, table)]
+
+
+def _past(model: TableModel) -> list[tuple[str, str]]:
+    """Which columns are compared with their past."""
+    past = model.training_.past
+    if past is None:
+        return []
+    words = f"{len(past.names)} columns are also compared with the {past.span} rows"
+    return [("In time", f"{words} before, of the same task")]
 
 
 def _columns(model: TableModel) -> tuple[str, str, Table]:

@@ -1,0 +1,175 @@
+"""The past of the rows of tables: made alike at fit, in scores and in streams."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+import manyone
+from manyone import IndependentOCKSR, Monitor, TableModel
+from manyone.tables.frames import as_table
+
+METHOD = IndependentOCKSR(metric="adaptive", kernel="laplacian", width=3.0)
+TASKS = 4
+TRAINED = 300
+
+
+def pumps(like, seed=0, rows=TRAINED + 100):
+    """Hourly rows of pumps; `like` says how far each resembles the one before."""
+    rng = np.random.default_rng(seed)
+    noise = rng.normal(size=(TASKS, rows, 2))
+    x = noise.copy()
+    for k in range(1, rows):
+        x[:, k] = like * x[:, k - 1] + np.sqrt(1 - like**2) * noise[:, k]
+    table = pd.DataFrame(
+        {
+            "pump": np.repeat(list("abcd"), rows),
+            "when": np.tile(pd.date_range("2026-01-01", periods=rows, freq="h"), TASKS),
+            "flow": 300 + 10 * x[..., 0].ravel(),
+            "pressure": 5 + x[..., 1].ravel(),
+            "valve": rng.choice(["open", "shut"], TASKS * rows),
+        }
+    )
+    place = np.tile(np.arange(rows), TASKS)
+    train = table[place < TRAINED].reset_index(drop=True)
+    return train, table[place >= TRAINED].reset_index(drop=True)
+
+
+def in_time(**options):
+    return TableModel(
+        "pump", **{"time": "when", "method": METHOD, "anomalies": "faults"} | options
+    )
+
+
+@pytest.fixture(scope="module")
+def tables():
+    return pumps(0.9)
+
+
+@pytest.fixture(scope="module")
+def model(tables):
+    return in_time().fit(tables[0])
+
+
+def test_order_and_blocks_do_not_matter(model, tables):
+    later = tables[1].sort_values("when", kind="stable").reset_index(drop=True)
+    scores = model.score(later)
+    shuffled = later.sample(frac=1, random_state=0)
+    np.testing.assert_allclose(
+        model.score(shuffled)["score"].sort_index(), scores["score"], atol=1e-12
+    )
+    past = None
+    parts = []
+    for start in range(0, len(later), 37):
+        frame, past = model.with_past(as_table(later[start : start + 37]), past)
+        parts.append(model.score(frame.to_native())["score"])
+    np.testing.assert_allclose(np.concatenate(parts), scores["score"], atol=1e-12)
+
+
+def test_the_past_of_later_rows_is_what_training_ended_with(model, tables):
+    train, later = tables
+    together = pd.concat([train, later], ignore_index=True)
+    whole = model.score(together)["score"].to_numpy()
+    np.testing.assert_allclose(model.score(later)["score"], whole[len(train) :])
+    np.testing.assert_allclose(model.score(train)["score"], whole[: len(train)])
+
+
+def test_streams_continue_however_they_are_cut(model, tables, tmp_path):
+    later = tables[1].sort_values("when", kind="stable").reset_index(drop=True)
+    whole = Monitor(model).update(later)
+    monitor = Monitor(model)
+    alarms = []
+    for start in range(0, len(later), 29):
+        monitor.update(later[:start].tail(3), id=np.arange(max(start - 3, 0), start))
+        part = later[start : start + 29]
+        ids = np.arange(start, start + len(part))
+        alarms.append(monitor.update(part, id=ids).p_value)
+        monitor.save_state(tmp_path / "state")
+        monitor = Monitor.load_state(tmp_path / "state", model)
+    np.testing.assert_array_equal(np.concatenate(alarms), whole.p_value)
+
+
+@pytest.mark.parametrize("like", [0.0, 0.9])
+def test_a_column_that_stops_moving_alone_raises_an_alarm_soon(like):
+    train, later = pumps(like, seed=3)
+    model = in_time().fit(train)
+    stuck = later.copy()
+    rows = np.flatnonzero(stuck["pump"] == "b")[40:]
+    stuck.loc[rows, "pressure"] = stuck.loc[rows[0], "pressure"]
+    scores = model.score(stuck, explain=1).loc[rows]
+    late = scores[25:]
+    assert late["alarm"].all()
+    assert late["reason_1"].str.fullmatch(r"pressure has not moved for \d+ rows").all()
+    assert late["reason_1"].iloc[0] == "pressure has not moved for 25 rows"
+    usual = model.score(later, explain=1)
+    assert not usual["reason_1"].str.contains("has not moved").any()
+
+
+def test_reasons_speak_of_the_past_and_no_made_column_is_named(tables):
+    train, later = pumps(0.98, seed=1)
+    model = in_time().fit(train)
+    row = np.flatnonzero(later["pump"] == "c")[50]
+    later.loc[row, "flow"] -= 25.0
+    scores = model.score(later, explain=3, keep=["flow"])
+    assert scores.loc[row, "alarm"]
+    assert scores.loc[row, "reason_1"].startswith("flow fell by ")
+    assert "from its recent" in scores.loc[row, "reason_1"]
+    shown = [scores, model.explain(later), model.incidents(later)]
+    for table in shown:
+        text = table.to_csv()
+        assert "\x1f" not in text and "difference" not in text
+
+
+def test_what_is_saved_enrolled_forgotten_and_refitted_keeps_its_past(
+    model, tables, tmp_path
+):
+    train, later = tables
+    manyone.save(model, tmp_path / "model")
+    loaded = manyone.load(tmp_path / "model")
+    expected = model.score(later)
+    pd.testing.assert_frame_equal(loaded.score(later), expected)
+    cut = later["when"] < later["when"].median()
+    loaded.enroll(later[cut])
+    ended = loaded.training_.past.past.time
+    latest = later[cut].groupby("pump")["when"].max()
+    seconds = (latest - pd.Timestamp(0)).dt.total_seconds()
+    np.testing.assert_allclose(ended, seconds)
+    loaded.forget("a")
+    assert loaded.training_.past.tasks.tolist() == ["b", "c", "d"]
+    loaded.refit(train)
+    np.testing.assert_allclose(loaded.score(later)["score"], expected["score"])
+
+
+def test_frames_of_polars_and_whole_numbers_of_time(tables):
+    train, later = (
+        pl.from_pandas(table).with_columns(pl.col("when").dt.epoch("s"))
+        for table in tables
+    )
+    model = in_time().fit(train)
+    expected = in_time().fit(tables[0]).score(tables[1])["score"]
+    np.testing.assert_allclose(model.score(later)["score"], expected)
+
+
+def test_without_a_past_nothing_is_compared(tables):
+    train, later = tables
+    assert in_time(history=None).fit(train).training_.past is None
+    assert in_time(anomalies="strangers").fit(train).training_.past is None
+    assert in_time(history=5).fit(train).training_.past.span == 5
+    with pytest.raises(ValueError, match=r"history=12 needs the order"):
+        in_time(history=12, time=None).fit(train)
+    with pytest.raises(ValueError, match='history must be "auto"'):
+        in_time(history="yes").fit(train)
+    with pytest.raises(ValueError, match="time: there is no column 'when'"):
+        in_time().fit(train).score(later.drop(columns="when"))
+
+
+def test_a_counter_is_used_by_how_it_changes():
+    train, later = pumps(0.0)
+    for table, start in ((train, 0), (later, TRAINED)):
+        hours = table.groupby("pump").cumcount() + start
+        table["energy"] = 7.0 * hours + table.pop("pressure")
+    model = in_time().fit(train)
+    place = model.columns_["name"].tolist().index("energy")
+    assert model.columns_["used"][place]
+    assert "counter" in model.columns_["note"][place]
+    assert model.score(later)["alarm"].mean() < 0.2
