@@ -38,6 +38,7 @@ STUDIES = (
     ("bench_far_rows.py",),
     ("bench_faults.py",),
     ("bench_forward.py",),
+    ("bench_history.py",),
     ("bench_incidents.py",),
     ("bench_promises.py",),
     ("bench_regimes.py",),
