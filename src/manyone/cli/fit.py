@@ -341,6 +341,7 @@ def _summary(model: TableModel) -> list[tuple[str, str]]:
         *_compared(model),
         *_chosen(model),
         ("promised", f"{rate:.2%} of normal rows raise an alarm{borrow * bool(few)}"),
+        *_promised_of_new_tasks(model, rate),
         *_forecast(model, rate),
     ]
 
@@ -354,6 +355,20 @@ def _compared(model: TableModel) -> list[tuple[str, str]]:
         f"{len(past.names)} columns, with the {past.span} rows before, of their task"
     )
     return [("compared in time", words)]
+
+
+def _promised_of_new_tasks(model: TableModel, rate: float) -> list[tuple[str, str]]:
+    """What is said of tasks that come later, where it is more than was asked."""
+    unknown_rate = model.unknown_.rate(model.alarm_rate)
+    if unknown_rate == 0.0:
+        return [("tasks never seen", "their rows raise no alarm: one task is known")]
+    if unknown_rate <= rate:
+        return []
+    words = (
+        f"rows beyond those of all {len(model.tasks_):,} known tasks raise an alarm, up "
+        f"to {unknown_rate:.2%} of normal ones"
+    )
+    return [("tasks never seen", words)]
 
 
 def _forecast(model: TableModel, rate: float) -> list[tuple[str, str]]:

@@ -11,6 +11,7 @@ import numpy as np
 from manyone._types import Array, Codes, Mask
 from manyone.calibration.discoveries import Known, check_fdr, select_rows
 from manyone.data.rows import MISSING
+from manyone.messages import plural, warn_user
 from manyone.progress import counted
 from manyone.tables.errors import TableError
 from manyone.tables.frames import Frame, Labels, Table, Values, like
@@ -99,7 +100,8 @@ def _judged(
     p_value[known] = estimator.thresholds_.pvalues(score[known], known_codes)
     alarm[known] = score[known] < estimator.offset_[known_codes]
     if not known.all():
-        judged = model.unknown_.judge(score[~known], rate, rate)
+        _warn_of_few_tasks(model, rate)
+        judged = model.unknown_.judge(score[~known], rate)
         p_value[~known], alarm[~known] = judged
     if fdr is not None:
         # Rows of unknown tasks are one more task, compared with tasks left out.
@@ -110,6 +112,23 @@ def _judged(
     pooled = np.append(estimator.calibration_.borrows(rate), False)
     basis = np.where(known, pooled[codes].astype(np.intp), 2)
     return Answers(rows, claims.labels[rows], codes, score, p_value, alarm, basis)
+
+
+def _warn_of_few_tasks(model: TableModel, rate: float) -> None:
+    """Say what is promised of tasks never seen, where it is more than was asked."""
+    unknown_rate = model.unknown_.rate(rate)
+    if unknown_rate == 0.0:
+        warn_user(
+            "Rows of tasks never seen: one known task says nothing of others, so these "
+            "rows raise no alarm. Give rows of more tasks, or enroll the new ones."
+        )
+    elif unknown_rate > rate:
+        warn_user(
+            f"Rows of tasks never seen: {plural(len(model.tasks_), 'known task')} cannot "
+            f"promise alarm_rate={rate:g} for new ones. Only rows beyond those of every "
+            f"known task raise an alarm, at most {unknown_rate:.3g} of normal rows. Give "
+            "rows of more tasks, or enroll the new ones."
+        )
 
 
 def thresholds_of(model: TableModel, codes: Codes) -> Array:

@@ -259,6 +259,7 @@ class TableModel(OutlierMixin, BaseEstimator):
             "rows": int(calibration.counts.sum()),
             "tasks": len(self.tasks_),
             "alarm_rate": float(alarm_rate),
+            "unknown_rate": self.unknown_.rate(alarm_rate),
         }
 
     def _left_out_by(self) -> str:

@@ -1,9 +1,12 @@
 """Rows of tasks that were never seen, judged by their distance from everything that was.
 
 The score is minus the distance to the nearest row of any task. What is normal for a new task is
-learned by leaving tasks out: every row is compared with the rows of the other tasks only. If new
-tasks are like the known ones, normal rows of them raise alarms at the promised rate, on average
-over new tasks.
+learned by leaving tasks out: every row is compared with the rows of the other tasks only. Tasks are
+the units, so T of them give p-values of (1 + sum of shares of their rows that score no higher) /
+(T + 1). If new tasks are like the known ones, P(p <= a) <= a on average over new tasks (Lee, Barber
+& Willett 2023). Where the rate is below 1/(T + 1), only rows beyond those of every known task raise
+an alarm, and up to 1/(T + 1) of normal rows are. A single task says nothing of others: no row of
+theirs raises an alarm.
 """
 
 from __future__ import annotations
@@ -18,6 +21,8 @@ from manyone.calibration import Calibration
 from manyone.data.rows import row_blocks
 from manyone.models.guards import ColumnRange, score_range
 
+# Distance of the rows of a task from other tasks if there are none.
+_NOTHING_NEAR = 1e150
 # Rows that stand for all.
 _MOST_ROWS = 2000
 
@@ -52,24 +57,25 @@ class UnknownTasks:
         was left out.
         """
         tasks = np.unique(codes, return_inverse=True)[1]
-        groups = left_out_together(codes)
         if len(X) > _MOST_ROWS:
             kept = np.linspace(0, len(X) - 1, _MOST_ROWS).round().astype(np.intp)
             X = X[kept]
             tasks = tasks[kept]
-            groups = groups[kept]
             lost = lost[kept]
         nearest = np.empty(len(X))
         for part in row_blocks(len(X), len(X)):
             distance = cdist(X[part], X, "cityblock")
-            distance[groups[part, None] == groups] = np.inf
+            distance[tasks[part, None] == tasks] = np.inf
             nearest[part] = distance.min(axis=1)
-        scores = -np.where(np.isfinite(nearest), nearest, 0.0)
-        unit = score_range(scores)
-        scores = scores - unit * lost
-        # Every task counts the same, however many rows it has.
-        counts = np.bincount(tasks)
-        weight = len(X) / (np.count_nonzero(counts) * counts[tasks])
+        unit = 1.0
+        if tasks.max() > 0:
+            unit = score_range(-nearest)
+        else:
+            # Without its only task a model has nothing: whatever comes is nearer than that.
+            nearest[:] = _NOTHING_NEAR
+        scores = -nearest - unit * lost
+        # Tasks are the units: each counts as one row.
+        weight = 1.0 / np.bincount(tasks)[tasks]
         calibration = Calibration.from_scores(
             scores, np.zeros(len(X), dtype=np.intp), weight, 1, "held-out"
         )
@@ -82,13 +88,17 @@ class UnknownTasks:
             nearest[part] = cdist(X[part], self.rows, "cityblock").min(axis=1)
         return -nearest - self.unit * self.guard.outside(X)
 
-    def judge(
-        self, scores: Array, alarm_rate: float, finest: float
-    ) -> tuple[Array, Mask]:
-        """P-values as fine as `finest` if possible, and alarms at a rate, of scores (n,)."""
+    def judge(self, scores: Array, alarm_rate: float) -> tuple[Array, Mask]:
+        """P-values and alarms at a rate, of scores (n,)."""
         offset, _ = self.calibration.offsets(alarm_rate)
         codes = np.zeros(len(scores), dtype=np.intp)
-        return self.calibration.pvalues(scores, codes, finest), scores < offset[0]
+        return self.calibration.pvalues(scores, codes, alarm_rate), scores < offset[0]
+
+    def rate(self, alarm_rate: float) -> float:
+        """Most normal rows of new tasks that raise an alarm where a rate was asked for."""
+        if self.calibration.scores.max() <= -_NOTHING_NEAR:
+            return 0.0
+        return float(self.calibration.offsets(alarm_rate)[1][0])
 
 
 def left_out_together(codes: Codes) -> Codes:
