@@ -25,7 +25,7 @@ def test_what_a_row_more_is_worth_is_taken_off(slope):
     gamma = rng.gamma(3.0, size=len(CODES))
     once = Round(-gamma * np.exp(slope / (N - 1.0)), N - 1.0)
     twice = Round(-gamma * np.exp(slope / (N - 2.0)), N - 2.0)
-    found = on_equal_terms(once, twice, CODES, np.ones(len(CODES)), None)
+    found = on_equal_terms(once, twice, CODES, np.ones(len(CODES)), SIZES * 1.0, None)
     np.testing.assert_allclose(found, -gamma * np.exp(slope / N), rtol=0.03)
 
 
@@ -36,13 +36,13 @@ def test_rows_that_did_not_leave_and_copies_stay_where_they_are():
     once.scores[:4] = np.nan
     copies = np.flatnonzero(CODES == 5)[:2]
     once.scores[copies] = -1.25
-    found = on_equal_terms(once, twice, CODES, np.ones(len(CODES)), None)
+    found = on_equal_terms(once, twice, CODES, np.ones(len(CODES)), SIZES * 1.0, None)
     assert np.isnan(found[:4]).all() and np.all(found[copies] == -1.25)
     moved = np.flatnonzero(~np.isnan(once.scores) & (once.scores != -1.25))
     assert np.all(found[moved] != once.scores[moved])
     # Where a fifth of the rows have copies, scores have few values: nothing is moved.
     tied = Round(np.round(once.scores, 0), once.kept)
-    found = on_equal_terms(tied, twice, CODES, np.ones(len(CODES)), None)
+    found = on_equal_terms(tied, twice, CODES, np.ones(len(CODES)), SIZES * 1.0, None)
     np.testing.assert_array_equal(found, tied.scores)
 
 
@@ -50,7 +50,7 @@ def test_nothing_is_moved_where_nothing_is_known():
     few = np.zeros(4, dtype=int)
     once = Round(-np.arange(1.0, 5.0), np.full(4, 3.0))
     twice = Round(-np.arange(2.0, 6.0), np.full(4, 2.0))
-    found = on_equal_terms(once, twice, few, np.ones(4), None)
+    found = on_equal_terms(once, twice, few, np.ones(4), np.array([4.0]), None)
     np.testing.assert_array_equal(found, once.scores)
 
 
