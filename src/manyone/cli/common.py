@@ -175,7 +175,9 @@ def examples(docstring: str | None, command: str = "") -> str:
     """
     lines = (docstring or "").partition("::\n\n")[2].rstrip().splitlines()
     kept = [line for line in lines if f"manyone {command}" in line or not command]
-    return "\b\nExamples:\n" + "\n".join(kept)
+    # Paragraphs that are written line by line stay so.
+    text = "\n".join(kept).replace("\n\n  ", "\n\n\b\n  ").replace("::\n", ":\n")
+    return f"\b\nExamples:\n{text}"
 
 
 @contextmanager

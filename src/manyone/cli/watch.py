@@ -9,7 +9,7 @@ In a shell::
   manyone watch fleet.manyone rows.csv --state fleet.state --notify '$HOOK' --metrics fleet.prom
 
 STATE is one SQLite file with all that was seen; dashboards read its views scores, alarms,
-incidents, tasks, rates_by_day, answers and files. The feedback table has the columns id and
+incidents, tasks, rates_by_day, answers, files and messages. The feedback table has the columns id and
 normal, or id and answer (normal, fault, later); incident instead of id answers all its alarms.
 Thresholds forget rows that were called faults. A command that was killed goes on where it was:
 run it again.
