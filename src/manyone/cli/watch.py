@@ -9,10 +9,10 @@ In a shell::
   manyone watch fleet.manyone rows.csv --state fleet.state --notify '$HOOK' --metrics fleet.prom
 
 STATE is one SQLite file with all that was seen; dashboards read its views scores, alarms,
-incidents, tasks, rates_by_day, answers, files and messages. The feedback table has the columns id and
-normal, or id and answer (normal, fault, later); incident instead of id answers all its alarms.
-Thresholds forget rows that were called faults. A command that was killed goes on where it was:
-run it again.
+incidents, tasks, rates_by_day, answers, files and messages. The feedback table has the columns id
+and normal, or id and answer (normal, fault, later); incident instead of id answers all its
+alarms. Thresholds forget rows that were called faults. A command that was killed goes on where
+it was: run it again.
 Exit codes: 0; 3 if something stands out and --exit-code asks; 2 for bad input; 1 for our mistakes.
 """
 
