@@ -48,6 +48,7 @@ STUDIES = (
     ("bench_tables.py",),
     ("bench_time.py",),
     ("bench_together.py",),
+    ("bench_transformers.py",),
     ("bench_two_layers.py",),
     ("kill_commands.py",),
 )
