@@ -191,6 +191,7 @@ class LinearOCKSR(StructuredOneClass):
         nearness: Nearness | None,
     ) -> tuple[Solution, Tails]:
         assert isinstance(plan, Plan)
+        plan = replace(plan, raw_moments=False)
         statistics = source.reduce(AddUp(plan))
         if len(plan.tasks) > 1:
             problem = linear_problem(statistics, self.alpha)

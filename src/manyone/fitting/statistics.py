@@ -114,7 +114,7 @@ class AddUp:
         for part in kernel_blocks(n, m):
             weight = rows.weight[part]
             trace += float(weight @ self.plan.diagonal(rows.X[part]))
-            Phi = np.ascontiguousarray(self.plan.features(rows.X[part]))
+            Phi = np.ascontiguousarray(self.plan.summands(rows.X[part]))
             of_task = np.flatnonzero(~rows.outlier[part])
             present, summing = by_task(rows.codes[part][of_task], weight[of_task])
             values = Phi if len(of_task) == len(Phi) else Phi[of_task]
@@ -173,11 +173,17 @@ def solve_statistics(plan: Plan, statistics: Statistics, alpha: float) -> Ridge:
     ridge = float(effective_alpha(alpha, statistics.trace))
     H = np.asfortranarray(statistics.sums.T)
     ones = np.ones(len(H))
-    lower = factorise(statistics.moments, ridge, ones)
-    W = cho_solve((lower, True), H, check_finite=False)
-    mean = np.einsum("mt,mt->t", H, W) / statistics.counts
-    factor = blas.dtrmm(1.0, plan.factor, np.tril(lower), lower=1)
-    coef = np.asfortranarray(plan.expand(W))
+    if plan.raw_moments:  # W = L' coef: the ridge is alpha coef' L L' coef
+        M = statistics.moments + ridge * (plan.factor @ plan.factor.T)
+        factor = factorise(M, 0.0, ones, overwrite=True)
+        weights = coef = cho_solve((factor, True), H, check_finite=False)
+    else:
+        lower = factorise(statistics.moments, ridge, ones)
+        weights = cho_solve((lower, True), H, check_finite=False)
+        coef = plan.expand(weights)
+        factor = blas.dtrmm(1.0, plan.factor, np.tril(lower), lower=1)
+    mean = np.einsum("mt,mt->t", H, weights) / statistics.counts
+    coef = np.asfortranarray(coef)
     return Ridge(ridge, coef, factor, statistics.counts, mean)
 
 

@@ -117,7 +117,8 @@ def second_plan(plan: Plan, layers: TwoLayers, *, independent: bool) -> Plan:
         centres = centres[features.pivots]
         factor = np.asfortranarray(features.factor)
     first = FirstLayer(plan.points, layers.coef, metric)
-    return replace(plan, points=Points(kernel, centres), factor=factor, metric=first)
+    plan = replace(plan, points=Points(kernel, centres), factor=factor, metric=first)
+    return replace(plan, raw_moments=False)
 
 
 def anchored(plan: Plan, statistics: Statistics) -> Statistics:

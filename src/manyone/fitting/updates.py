@@ -291,7 +291,7 @@ def _with_fewer(
         return plan, statistics
     assert plan.factor is not None
     Q, R = np.linalg.qr(plan.factor[kept].T)
-    turn = Q.T
+    turn = np.eye(len(Q))[kept] if plan.raw_moments else Q.T
     moments = np.asfortranarray(turn @ symmetric(statistics.moments) @ turn.T)
     points = Points(plan.points.kernel, plan.points.X[kept])
     hashes = plan.hashes[kept]
