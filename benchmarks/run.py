@@ -43,6 +43,7 @@ STUDIES = (
     ("bench_promises.py",),
     ("bench_regimes.py",),
     ("bench_select.py",),
+    ("bench_silence.py",),
     ("bench_store.py",),
     ("bench_table_sample.py",),
     ("bench_tables.py",),
