@@ -22,7 +22,8 @@ CONTRACT = {
     "predict_task": ["X"],
     "recalibrate": ["alarm_rate"],
     "calibrate": ["X", "task", "sample_weight"],
-    "select": ["X", "task", "fdr", "exact"],
+    "select": ["X", "task", "fdr"],
+    "pvalues_together": ["X", "task"],
 }
 
 

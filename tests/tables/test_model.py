@@ -357,3 +357,15 @@ def test_the_range_of_columns_is_in_the_thresholds_of_a_combination():
         model = TableModel("machine", method="default", random_state=0, alarm_rate=0.1)
         raised.append(np.mean(model.fit(rows(20)).predict(rows(60)) < 0))
     assert np.mean(raised) < 0.15
+
+
+def test_rows_of_a_task_are_judged_together(fitted):
+    model, train, test = fitted
+    normal = test[~test.fault].drop(columns="fault")
+    moved = normal.assign(a=normal.a + 30.0 * (normal.machine == "m1"))
+    tasks, p = model.pvalues_together(moved.sample(frac=1.0, random_state=0))
+    assert tasks.tolist() == sorted(moved.machine.unique())
+    assert p[tasks == "m1"][0] == p.min() < 0.05
+    assert np.median(p) > 0.05
+    unknown = moved.assign(machine="new")
+    assert len(model.pvalues_together(unknown)[0]) == 0

@@ -14,8 +14,10 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, OutlierMixin
 from sklearn.utils.validation import check_is_fitted, check_scalar
 
-from manyone._types import Anomalies, Array, Codes, Mask
+from manyone._types import Anomalies, Array, Codes, Labels, Mask
+from manyone.calibration.together import left_out_pvalues
 from manyone.data.labels import find
+from manyone.data.rows import MISSING
 from manyone.estimators.base import OneClassEstimator
 from manyone.messages import plural, warn_user
 from manyone.tables.answers import Answers, answer_rows, as_output, thresholds_of
@@ -352,6 +354,31 @@ class TableModel(OutlierMixin, BaseEstimator):
     def pvalues(self, table: Table) -> Array:
         """P-value of "this row is normal for its task", shape (n,)."""
         return self._answers(table).p_value
+
+    def pvalues_together(self, table: Table) -> tuple[Labels, Array]:
+        """P-value of "all these rows are normal for their task", one for each task.
+
+        A rank-sum test of the new rows' scores among the left-out scores of the task's
+        own rows, see :meth:`manyone.JointOCKSR.pvalues_together`. Rows of unknown tasks
+        are left out.
+
+        Parameters
+        ----------
+        table : data frame
+            Rows that are to be judged together, say those of one day.
+
+        Returns
+        -------
+        tasks : ndarray of shape (S,)
+        p : ndarray of shape (S,)
+        """
+        answers = self._answers(table)
+        known = answers.codes != MISSING
+        codes = answers.codes[known]
+        present = np.unique(codes)
+        calibration = self.model_.calibration_
+        p = left_out_pvalues(calibration, answers.score[known], codes, present)
+        return self.tasks_[present], p
 
     def _answers(self, table: Table) -> Answers:
         check_is_fitted(self)
