@@ -163,13 +163,14 @@ def test_without_a_past_nothing_is_compared(tables):
         in_time().fit(train).score(later.drop(columns="when"))
 
 
-def test_a_counter_is_used_by_how_it_changes():
-    train, later = pumps(0.0)
-    for table, start in ((train, 0), (later, TRAINED)):
-        hours = table.groupby("pump").cumcount() + start
-        table["energy"] = 7.0 * hours + table.pop("pressure")
-    model = in_time().fit(train)
-    place = model.columns_["name"].tolist().index("energy")
-    assert model.columns_["used"][place]
-    assert "counter" in model.columns_["note"][place]
-    assert model.score(later)["alarm"].mean() < 0.2
+def test_short_tasks_are_compared_in_time_only_if_somebody_asks(tables):
+    short = tables[0].groupby("pump").head(60)
+    assert in_time().fit(short).training_.past is None
+    assert in_time(history=12).fit(short).training_.past is not None
+
+
+def test_a_counter_stays_dropped(tables):
+    train = tables[0].copy()
+    train["energy"] = 7.0 * train.groupby("pump").cumcount()
+    columns = in_time().fit(train).columns_
+    assert not columns["used"][columns["name"].tolist().index("energy")]

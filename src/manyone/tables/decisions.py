@@ -144,29 +144,27 @@ def decide(
     seen = _decide_values(name, column, facts, linear)
     if column.past is None or set(parts) == {"level"}:
         return seen
-    return _decide_past(seen, column, facts, linear, parts)
+    return _decide_past(seen, column, linear, parts)
 
 
 def _decide_past(
-    seen: Decision, column: Column, facts: Facts, linear: float, parts: Sequence[str]
+    seen: Decision, column: Column, linear: float, parts: Sequence[str]
 ) -> Decision:
     """What is used of a column with a past, beside or instead of its values."""
-    # Of counters only the differences are like those of further rows.
-    if seen.map is None and not facts.grows:
+    if not isinstance(seen.map, NumberMap):
         return seen
-    maps = {"level": seen.map} if isinstance(seen.map, NumberMap) else {}
+    maps = {"level": seen.map}
     assert column.past is not None
     differences, swings = column.past.T
     if len(np.unique(differences[np.isfinite(differences)])) > 2:
         maps["difference"] = NumberMap.learn(differences, linear)
     used = tuple(part for part in PARTS if part in parts and part in maps)
-    has_two_values = "level" in maps and len(maps["level"].knots) == 2
+    has_two_values = len(seen.map.knots) == 2
     if "difference" not in used or has_two_values:
         return seen
-    note = seen.note if "level" in maps else "a counter: only how it changes is used"
     numbers = tuple(maps[part] for part in used)
     both = PastMap(used, numbers, usual_swings(swings))
-    return replace(seen, map=both, note=note)
+    return replace(seen, map=both)
 
 
 def _decide_values(name: str, column: Column, facts: Facts, linear: float) -> Decision:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -33,6 +34,7 @@ from manyone.tables.frames import (
     names_of,
     read_columns,
 )
+from manyone.tables.maps import PARTS
 from manyone.tables.ranges import learn_ranges, left_out_margins
 from manyone.tables.reading import TrainingTable
 from manyone.tables.sampling import kept_rows
@@ -46,6 +48,11 @@ if TYPE_CHECKING:
 _LINEAR = {"strangers": 0.0, "any": 0.0, "faults": 0.9}
 # Rows of an ignored column that are looked at for dates.
 _LOOKED_AT = 100
+
+
+# Rows of a usual task from which on rows are compared with those before them, unless
+# somebody asks for it: one fault among fewer rows spoils the past of too many.
+_ENOUGH_FOR_PAST = 100
 
 
 class Fitted(NamedTuple):
@@ -67,7 +74,8 @@ def fit_table(asked: TableModel, table: Table) -> Fitted:
     if asked.time is None:
         _note_dates(training.columns | _ignored(asked, table))
     linear = _LINEAR.get(asked.anomalies, 0.5)
-    encoder = Encoder.learn(*training.normal(), linear)
+    parts = _parts(asked, training)
+    encoder = Encoder.learn(*training.normal(), linear, parts)
     Z = encoder.encode(training.columns, training.codes())
     given = training.given()
     settings = most_settings(asked, Z, given)
@@ -81,6 +89,15 @@ def fit_table(asked: TableModel, table: Table) -> Fitted:
     with quietly():
         model, choice = choose_model(asked, Z, given)
     return guarded(training, encoder, model, choice, Z)
+
+
+def _parts(asked: TableModel, training: TrainingTable) -> Sequence[str]:
+    """What is used of columns with a past: values alone where tasks have few rows."""
+    normal = ~training.outlier
+    firsts = np.unique(training.codes()[normal], return_index=True)[1]
+    usual_rows = float(np.median(training.totals[normal][firsts]))
+    is_short = asked.history == "auto" and usual_rows < _ENOUGH_FOR_PAST
+    return ("level",) if is_short else PARTS
 
 
 def fit_again(known: TableModel, training: TrainingTable, part: float = 1.0) -> Fitted:
