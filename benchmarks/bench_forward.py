@@ -1,9 +1,10 @@
 """The forward check and thresholds in time, measured on simulated and on real fleets.
 
-Run ``python benchmarks/bench_forward.py [part ...]`` with the parts fleets, rates, shops, hours,
-valves, servers; none is all. Figures are printed beside what they are to be.
+Run ``python benchmarks/bench_forward.py [part ...]`` with the parts fleets, past, rates, shops,
+hours, valves, servers; none is all. Figures are printed beside what they are to be.
 
 - fleets: the forecast of the forward check beside what later rows raise, 50 simulated fleets
+- past: the same with columns of the past
 - rates: alarms on later rows that do not drift, by rows a task and how rows resemble each other
 - shops: weekly figures of 45 shops (simulated), 113 weeks, faults planted in the 30 weeks after
 - hours: hourly means of eight servers, the second half of the time after the first
@@ -16,6 +17,7 @@ import argparse
 import time
 import warnings
 from collections.abc import Iterator
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -60,7 +62,9 @@ def fitted(train: pd.DataFrame, rate: float = RATE, **options) -> TableModel:
     return TableModel("task", alarm_rate=rate, **options).fit(train)
 
 
-def fleets(number: int = 50, tasks: int = 60) -> None:
+def fleets(
+    number: int = 50, tasks: int = 60, history: Literal["auto"] | None = None
+) -> None:
     """The forecast beside what the rows after training raise.
 
     With a third of the tasks chance alone makes a factor of 1.5 in a third of the fleets.
@@ -70,7 +74,7 @@ def fleets(number: int = 50, tasks: int = 60) -> None:
         kind = KINDS[seed % len(KINDS)]
         rows = (80, 160, 240)[seed % 3]
         table = fleet(kind, tasks, rows * 4 // 3, seed)
-        model = fitted(table[table.when < rows])
+        model = fitted(table[table.when < rows], history=history)
         later = table[table.when >= rows]
         raised = model.score(later).alarm.mean()
         forecast = model.forward_.raised(RATE)
@@ -98,7 +102,7 @@ def rates(sets: int = 4) -> None:
             raised = []
             for seed in range(sets):
                 table = fleet(kind, 12, rows + 200, seed)
-                model = fitted(table[table.when < rows])
+                model = fitted(table[table.when < rows], history=None)
                 raised.append(model.score(table[table.when >= rows]).alarm.mean())
             error = np.std(raised, ddof=1) / np.sqrt(sets)
             print(
@@ -256,6 +260,7 @@ def servers() -> None:
 
 PARTS = {
     "fleets": fleets,
+    "past": lambda: fleets(history="auto"),
     "rates": rates,
     "shops": shops,
     "hours": hours,
