@@ -9,9 +9,12 @@ import numpy as np
 
 from manyone.alerts.incidents import Findings
 from manyone.alerts.values import Tasks
+from manyone.calibration.thresholds import OWN_RANKS
 from manyone.messages import plural, shortlist
 
 _FIRST = 3
+# Rows that count as fewer than this share of them resemble each other.
+_ALIKE = 0.9
 
 
 @dataclass(frozen=True)
@@ -190,26 +193,20 @@ def _borrowing_tasks(model: str, tasks: Tasks, rate: float) -> list[Step]:
     number = int(borrows.sum())
     if number == 0:
         return []
-    needed = int(np.ceil(1 / rate - 1e-9)) - 1
+    needed = int(np.ceil(OWN_RANKS / rate - 1e-9)) - 1
     trained = tasks.trained[borrows]
-    enough = trained >= needed
+    counted = tasks.counted[borrows]
     verb = "uses" if number == 1 else "use"
-    text = f"{number} of {plural(len(tasks.names), 'task')} {verb} a shared threshold. "
-    text += f"A rate of {rate:g} needs {needed} independent normal rows of a task"
-    if enough.all():
-        rows = int(np.median(trained))
-        counted = float(np.median(tasks.counted[borrows]))
+    text = (
+        f"{number} of {plural(len(tasks.names), 'task')} {verb} a shared threshold. At a "
+        f"rate of {rate:g} one of its own takes {needed} independent normal rows of a task"
+    )
+    text += f"; these have {trained.min():,} to {trained.max():,}"
+    if np.median(counted) < _ALIKE * np.median(trained):
         text += (
-            f". They have rows enough ({rows:,} in the median), but rows of a block of "
-            f"time or group resemble each other and count as about {counted:.0f}"
+            f", which count as about {np.median(counted):.0f}: rows of a block of time or "
+            "group resemble each other, and the first blocks are only learned from"
         )
-    elif enough.any():
-        text += (
-            f"; {int((~enough).sum())} have fewer, and of {int(enough.sum())} the rows "
-            "of a block of time or group resemble each other and count as fewer"
-        )
-    else:
-        text += f"; these have {trained.min():,} to {trained.max():,}"
     text += ". The rate then holds on average over them. Enroll more rows of them."
     return [Step(text, f"manyone enroll {model} NORMAL_ROWS")]
 

@@ -60,8 +60,8 @@ from manyone.models.solution import Solution
 
 #: What a single task may raise, as a multiple of the promised rate.
 LIMIT_RATIO = 3.0
-# A task is judged by its own rows if its threshold is at least the lowest score but so many.
-_OWN_RANKS = 5
+#: A task is judged by its own rows if its threshold is at least the lowest score but so many.
+OWN_RANKS = 5
 # Beyond this share of the far score, at the highest fifth of left-out rows, scores saturate.
 _SATURATED = 0.8
 _QUANTILE = 0.8
@@ -251,7 +251,7 @@ class Calibration:
         """Which tasks are compared with others at a rate, shape (T,)."""
         ranks = np.floor(alarm_rate * (self.counts + 1.0) * (1.0 + 1e-12))
         others = np.count_nonzero(self.lends) - self.lends
-        return (ranks < _OWN_RANKS) & (others > 0)
+        return (ranks < OWN_RANKS) & (others > 0)
 
     def at(
         self,

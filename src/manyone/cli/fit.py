@@ -332,7 +332,9 @@ def _summary(model: TableModel) -> list[tuple[str, str]]:
     features = model.columns_["features"].sum()
     rate = promised_rate(model)
     few = model.model_.calibration_.too_few(rate).sum()
-    borrow = f"; tasks with too few rows for it, which borrow scores of others: {few:,}"
+    borrow = (
+        f"; tasks with too few independent rows, which borrow scores of others: {few:,}"
+    )
     return [
         ("rows", f"{rows}{known * bool(bad)}"),
         ("tasks", f"{len(model.tasks_):,} by {names}, {each} rows each"),
