@@ -28,19 +28,22 @@ def fleet(drift=0.0, tasks=5, rows=80, like=0.0, seed=0):
 
 
 def fitted(table, **options):
-    model = TableModel("machine", time="when", method=METHOD, **options)
+    options = {"time": "when", "method": METHOD, "history": None} | options
+    model = TableModel("machine", **options)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return model.fit(table)
 
 
+@pytest.mark.parametrize("history", ["auto", None])
 @pytest.mark.parametrize("drift", [0.0, 4.0])
-def test_it_counts_what_a_model_of_the_earlier_rows_raises(drift):
+def test_it_counts_what_a_model_of_the_earlier_rows_raises(drift, history):
     table = fleet(drift)
     is_earlier = table.groupby("machine").cumcount() < 60
     rate = 0.1
-    model = fitted(table.sample(frac=1, random_state=0), alarm_rate=rate)
-    by_hand = fitted(table[is_earlier], alarm_rate=rate)
+    options = {"alarm_rate": rate, "history": history}
+    model = fitted(table.sample(frac=1, random_state=0), **options)
+    by_hand = fitted(table[is_earlier], **options)
     alarms = by_hand.score(table[~is_earlier])
     assert model.forward_.raised(rate) == alarms["alarm"].mean()
     rows, shares = model.forward_.task_shares(rate)
@@ -51,7 +54,8 @@ def test_it_counts_what_a_model_of_the_earlier_rows_raises(drift):
 def test_only_drift_is_warned_of():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        TableModel("machine", time="when", method=METHOD).fit(fleet(like=0.5))
+        model = TableModel("machine", time="when", history=None, method=METHOD)
+        model.fit(fleet(like=0.5))
     with pytest.warns(UserWarning, match="asked 5 %; on the last quarter .* drift"):
         TableModel("machine", time="when", history=None, method=METHOD).fit(fleet(8.0))
 
