@@ -59,7 +59,7 @@ env: .venv/ready
 lock: env
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-header --no-annotate \
-	  --extra cli --extra plot --extra dask --extra data --extra experiments --extra test --extra lint \
+	  --extra all --extra test --extra lint \
 	  --output-file requirements/dev.txt pyproject.toml requirements/build.in
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-header --no-annotate \
 	  --extra docs --extra plot --constraint requirements/dev.txt \
