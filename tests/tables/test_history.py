@@ -4,10 +4,12 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from sklearn.base import clone
 
 import manyone
 from manyone import IndependentOCKSR, Monitor, TableModel
 from manyone.tables.frames import as_table
+from manyone.tables.maps import PastMap
 
 METHOD = IndependentOCKSR(metric="adaptive", kernel="laplacian", width=3.0)
 TASKS = 4
@@ -174,3 +176,25 @@ def test_a_counter_stays_dropped(tables):
     train["energy"] = 7.0 * train.groupby("pump").cumcount()
     columns = in_time().fit(train).columns_
     assert not columns["used"][columns["name"].tolist().index("energy")]
+
+
+@pytest.mark.parametrize("memory", [0.0, 0.95])
+def test_rows_are_compared_in_time_only_if_they_resemble_those_before(memory):
+    rng = np.random.default_rng(0)
+    noise = rng.normal(size=(4, 150, 3))
+    values = noise.copy()
+    for k in range(1, 150):
+        values[:, k] = memory * values[:, k - 1] + noise[:, k]
+    table = pd.DataFrame(values.reshape(-1, 3), columns=["a", "b", "c"])
+    table["machine"] = np.repeat(["w", "x", "y", "z"], 150)
+    table["when"] = np.tile(np.arange(150.0), 4)
+    model = TableModel("machine", time="when", anomalies="faults", method="default")
+    model.fit(table)
+    # How much columns swing is guarded all the same: they may get stuck.
+    assert all(isinstance(each, PastMap) for each in model.encoder_.maps)
+    parts = ("level", "difference") if memory > 0.0 else ("level",)
+    assert [each.parts for each in model.encoder_.maps] == [parts] * 3
+    again = model.refit(table)
+    assert [each.parts for each in again.encoder_.maps] == [parts] * 3
+    asked = clone(model).set_params(history=12).fit(table)
+    assert [len(each.parts) for each in asked.encoder_.maps] == [2] * 3

@@ -139,7 +139,7 @@ def decide(
     """Look at a column of normal rows, and at the facts about it.
 
     `linear` says how numbers are scaled, see :class:`NumberMap`, and `parts` what is used
-    of columns with a past.
+    of columns with a past. How much they swing is guarded, unless values are all.
     """
     seen = _decide_values(name, column, facts, linear)
     if column.past is None or set(parts) == {"level"}:
@@ -160,7 +160,8 @@ def _decide_past(
         maps["difference"] = NumberMap.learn(differences, linear)
     used = tuple(part for part in PARTS if part in parts and part in maps)
     has_two_values = len(seen.map.knots) == 2
-    if "difference" not in used or has_two_values:
+    is_flat = "difference" in parts and "difference" not in used
+    if is_flat or has_two_values:
         return seen
     numbers = tuple(maps[part] for part in used)
     both = PastMap(used, numbers, usual_swings(swings))

@@ -178,7 +178,9 @@ class Encoder:
                 columns[seen.name],
                 facts[seen.name],
                 self.linear,
-                seen.map.parts if isinstance(seen.map, PastMap) else ("level",),
+                (*seen.map.parts, "swing")
+                if isinstance(seen.map, PastMap)
+                else ("level",),
             )
             for seen in self.decisions
         )

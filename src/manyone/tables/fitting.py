@@ -92,12 +92,39 @@ def fit_table(asked: TableModel, table: Table) -> Fitted:
 
 
 def _parts(asked: TableModel, training: TrainingTable) -> Sequence[str]:
-    """What is used of columns with a past: values alone where tasks have few rows."""
+    """What is used of columns with a past: values alone where the past says little."""
+    if asked.history != "auto":
+        return PARTS
     normal = ~training.outlier
     firsts = np.unique(training.codes()[normal], return_index=True)[1]
     usual_rows = float(np.median(training.totals[normal][firsts]))
-    is_short = asked.history == "auto" and usual_rows < _ENOUGH_FOR_PAST
-    return ("level",) if is_short else PARTS
+    if usual_rows < _ENOUGH_FOR_PAST:
+        return ("level",)
+    return PARTS if _past_predicts(training) else ("level", "swing")
+
+
+def _past_predicts(training: TrainingTable) -> bool:
+    """Whether most columns of numbers are nearer to their recent mean than to their mean.
+
+    Rows that do not resemble the rows before them differ more from a running mean than
+    from the mean of their task. There a past only adds noise.
+    """
+    columns, codes, n_tasks = training.normal()
+    ratios = []
+    for column in columns.values():
+        if column.past is None:
+            continue
+        known = np.isfinite(column.values) & np.isfinite(column.past[:, 0])
+        own = codes[known]
+        values = column.values[known]
+        counts = np.maximum(np.bincount(own, minlength=n_tasks), 1.0)
+        mean = np.bincount(own, values, n_tasks) / counts
+        spread = np.bincount(own, np.abs(values - mean[own]), n_tasks)
+        steps = np.bincount(own, np.abs(column.past[known, 0]), n_tasks)
+        moves = spread > 0.0
+        if moves.any():
+            ratios.append(float(np.median(steps[moves] / spread[moves])))
+    return len(ratios) > 0 and float(np.median(ratios)) < 1.0
 
 
 def fit_again(known: TableModel, training: TrainingTable, part: float = 1.0) -> Fitted:

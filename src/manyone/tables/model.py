@@ -85,8 +85,9 @@ class TableModel(OutlierMixin, BaseEstimator):
     history : "auto", int or None, default="auto"
         Rows are also compared with earlier rows of their task, where there is a `time`:
         numbers by how far they are from a running mean of so many rows, and by how much
-        they swing. ``"auto"``: 12 rows, but not for strangers, nor where a usual task
-        has fewer than 100 rows. None: not at all.
+        they swing. ``"auto"``: 12 rows where that tells something: a usual task has at
+        least 100 rows, and most columns are nearer to their recent mean than to the mean
+        of their task; and not for strangers. None: not at all.
     outlier : str or None
         Column that marks rows known to be abnormal.
     random_state : int, RandomState or None
