@@ -346,9 +346,11 @@ class Thresholds:
         borrowed = np.flatnonzero(self.borrows[codes])
         if len(borrowed):
             p = own.copy()
-            p[borrowed] = self._borrowed_pvalues(
-                scores[borrowed], codes[borrowed], own[borrowed]
-            )
+            # Infinitely low in units of the task is low.
+            with np.errstate(over="ignore", under="ignore"):
+                p[borrowed] = self._borrowed_pvalues(
+                    scores[borrowed], codes[borrowed], own[borrowed]
+                )
         alone = self.alone[codes]
         if not alone.any():
             return p
