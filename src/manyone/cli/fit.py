@@ -331,10 +331,8 @@ def _summary(model: TableModel) -> list[tuple[str, str]]:
     known = f", of which {bad:,} are known to be abnormal ('{model.outlier}')"
     features = model.columns_["features"].sum()
     rate = promised_rate(model)
-    few = model.model_.calibration_.too_few(rate).sum()
-    borrow = (
-        f"; tasks with too few independent rows, which borrow scores of others: {few:,}"
-    )
+    borrowing = int(model.model_.calibration_.borrows(rate).sum())
+    borrow = f"; {borrowing:,} of {len(model.tasks_):,} tasks borrow scores of others"
     return [
         ("rows", f"{rows}{known * bool(bad)}"),
         ("tasks", f"{len(model.tasks_):,} by {names}, {each} rows each"),
@@ -342,7 +340,10 @@ def _summary(model: TableModel) -> list[tuple[str, str]]:
         ("columns dropped", "; ".join(dropped[:5]) + more or "none"),
         *_compared(model),
         *_chosen(model),
-        ("promised", f"{rate:.2%} of normal rows raise an alarm{borrow * bool(few)}"),
+        (
+            "promised",
+            f"{rate:.2%} of normal rows raise an alarm{borrow * (borrowing > 0)}",
+        ),
         *_promised_of_new_tasks(model, rate),
         *_forecast(model, rate),
     ]
@@ -356,6 +357,8 @@ def _compared(model: TableModel) -> list[tuple[str, str]]:
     words = (
         f"{len(past.names)} columns, with the {past.span} rows before, of their task"
     )
+    if not model.encoder_.compares_in_time:
+        words = "only whether columns get stuck: rows do not resemble those before"
     return [("compared in time", words)]
 
 

@@ -66,7 +66,8 @@ def run(
     """Do what is due: watch, tell people, write the page, refit with a guard."""
     settings = read_config(config)
     if "notify" in settings:
-        channel_of(settings["notify"]["url"])  # refused before anything is read
+        # Refused before anything is read.
+        channel_of(settings["notify"]["url"], f"{config}, [notify] url")
     with locked(config, patience=0.0):
         if _Due(config, settings).do():
             raise typer.Exit(STANDS_OUT)

@@ -590,7 +590,7 @@ class _Run:
             file=file_number,
             file_row=(block.first_row + new).tolist(),
             task=_names(answers),
-            time=nothing if times is None else times.cast(str).to_list(),
+            time=nothing if times is None else _time_texts(times, moments[new]),
             moment=moments[new],
             basis=BASES[answers.basis].tolist(),
             alarm=answers.alarm,
@@ -658,19 +658,19 @@ def _as_json(table: pl.DataFrame) -> list[str]:
 # ----------------------------------------------------------------------------------- messages
 
 
-def channel_of(address: str) -> Channel:
+def channel_of(address: str, said_in: str = "--notify") -> Channel:
     """Where messages go; an address that cannot be used is refused and never shown."""
     try:
         return channel_to(address)
     except AddressError as error:
-        raise InputError(f"--notify: {error}.") from None
+        raise InputError(f"{said_in}: {error}.") from None
 
 
 def _send_test(channel: Channel | None, state: Path) -> None:
     """Send one message, to see whether it arrives."""
     if channel is None:
         raise InputError("--notify-test needs --notify URL.")
-    text = "This is a test of manyone watch. New incidents will look like this."
+    text = "This is a test of manyone watch: new incidents arrive here."
     content = {"id": "test", "kind": "test", "text": text, "state": state.name}
     try:
         channel.send(content)
@@ -901,6 +901,26 @@ def _show_totals(totals: _Totals, monitor: Monitor) -> None:
         )
 
 
+def _time_texts(times: pl.Series, moments: Array) -> list[str | None]:
+    """Times as texts that sort, as 2026-01-31 12:00:00; numbers as they are."""
+    import polars as pl
+
+    texts: list[str | None] = times.cast(pl.String).to_list()
+    if (
+        times.dtype != pl.String
+        or times.cast(pl.Float64, strict=False).is_not_null().any()
+    ):
+        return texts
+    dates = [
+        None if moment != moment else datetime.fromtimestamp(moment, UTC)
+        for moment in moments.tolist()
+    ]
+    return [
+        text if date is None else f"{date:%Y-%m-%d %H:%M:%S}"
+        for text, date in zip(texts, dates, strict=True)
+    ]
+
+
 def _show_incidents(summary: dict[str, Any]) -> None:
     """Incidents that stand out, or that none does."""
     outstanding = [line for line in summary["incidents"] if line["stands_out"]]
@@ -924,7 +944,7 @@ def _show_incidents(summary: dict[str, Any]) -> None:
     elif summary["more_alarms_than_chance"]:
         typer.echo("More alarms than chance explains, in no single incident.")
     else:
-        typer.echo("No incident stands out from chance.")
+        typer.echo("No new incident stands out from chance.")
 
 
 def _warn(

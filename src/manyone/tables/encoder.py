@@ -166,6 +166,14 @@ class Encoder:
                 )
         return fill
 
+    @property
+    def compares_in_time(self) -> bool:
+        """Whether values are compared with earlier ones of their task."""
+        return any(
+            isinstance(each, PastMap) and "difference" in each.parts
+            for each in self.maps
+        )
+
     def learned_again(self, columns: Columns, codes: Codes, n_tasks: int) -> Encoder:
         """The same use of the same columns, learned from other rows."""
         facts = {name: Facts.of(columns[name], codes) for name in self.used}

@@ -286,6 +286,9 @@ def _past(model: TableModel) -> list[tuple[str, str]]:
     past = model.training_.past
     if past is None:
         return []
+    if not model.encoder_.compares_in_time:
+        words = "Rows do not resemble those before: only stuck columns are looked for"
+        return [("Past", words)]
     words = f"{len(past.names)} columns are also compared with the {past.span} rows"
     return [("In time", f"{words} before, of the same task")]
 
