@@ -317,15 +317,16 @@ def test_upkeep_changes_the_file(here, capsys):
     ]  # fmt: skip
 
 
-def test_tasks_that_borrow_a_threshold_are_counted(here, capsys):
-    table = pl.read_csv("events.csv")
-    first = pl.col("machine") == "pump 0"
-    for rows in (table, table.filter(~first | (pl.int_range(pl.len()) % 3 == 0))):
-        rows.write_csv("few.csv")
-        assert main(["fit", "few.csv", "--task", "machine", "--out", "m", *FAST]) == 0
-        cells = capsys.readouterr().out.replace("│", " ").split()
-        borrows = "borrow scores of others: 1" in " ".join(cells)
-        assert borrows == (len(rows) < len(table))
+@pytest.mark.parametrize(("rate", "borrowing"), [("0.05", 6), ("0.3", 0)])
+def test_tasks_that_borrow_a_threshold_are_counted(here, capsys, rate, borrowing):
+    """25 rows have a threshold at the fifth lowest score at 20 % and more."""
+    options = ["--task", "machine", "--alarm-rate", rate, "--out", "m", *FAST]
+    assert main(["fit", "events.csv", *options]) == 0
+    words = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert ("6 of 6 tasks borrow scores of others" in words) == (borrowing > 0)
+    assert main(["score", "m", "today.csv", "--out", "scores.csv"]) == 0
+    basis = set(pl.read_csv("scores.csv")["basis"])
+    assert ("pooled" in basis) == (borrowing > 0)
 
 
 @pytest.fixture

@@ -71,7 +71,8 @@ def test_a_broken_sensor_is_the_first_incident(model, tables):
     first = findings.incidents[0]
     assert findings.tasks.names[first.task] == "m2" and first.columns[0] == "heat"
     assert set(broken) <= set(findings.rows.number[list(first.alarms)])
-    assert first.stands_out
+    # Five rows of one task with few rows of its own: heavy tails might explain them.
+    assert first.by_chance < 0.05
 
 
 def test_model_alone_and_every_column_and_choice(model):
