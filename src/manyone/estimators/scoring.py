@@ -176,7 +176,7 @@ class Scoring:
         new ones are scored by the model of the others. Then P(p <= a) <= a, by a theorem.
 
         Elsewhere a rank-sum test of the new scores among calibration scores, which may
-        fall to :math:`1/\\binom{n+m}{m}`. ``"held-out"``, after `calibrate`: exact, too.
+        fall to :math:`1/\binom{n+m}{m}`. ``"held-out"``, after `calibrate`: exact, too.
         ``"leave-one-out"``, ``"folds"``, ...: left-out training rows. There is no
         theorem then, but it was measured (``benchmarks/bench_together.py``). All new
         rows share one model, so m of them count for m / (1 + m / (2 n)).
