@@ -160,7 +160,8 @@ def test_scores_constructors_agree(model: Any, rows: Any) -> None:
         which=["cy", "ann"],
     )
     assert one.labels.tolist() == ["cy", "ann"]
-    assert_same_scores(one, two)
+    # How far the axis goes depends on left-out rows, which predictions do not hold.
+    np.testing.assert_array_equal(one.alarm, two.alarm)
 
 
 def test_scores_task_may_be_a_column(model: Any, data: Any, rows: Any) -> None:

@@ -53,7 +53,7 @@ def test_demo_ends_with_alarms_and_a_page(tmp_path, capsys):
         > 0.12
         > alarm.filter(~today["fault"]).mean()
     )
-    assert set(scores["basis"]) == {"own", "pooled", "unknown"}
+    assert set(scores["basis"]) == {"pooled", "unknown"}
     assert (
         "reason_3" in scores.columns and (folder / "page.html").stat().st_size > 10_000
     )

@@ -100,7 +100,7 @@ def on_equal_terms(
         return once.scores
     values = once.scores / size
     fewer = twice.scores / size
-    stretch = far is not None and saturates(values)
+    stretch = far is not None and saturates(values, weight)
     if stretch:
         values = stretched(values)
         fewer = stretched(fewer)

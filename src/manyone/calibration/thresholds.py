@@ -200,7 +200,9 @@ class Calibration:
     @cached_property
     def saturated(self) -> bool:
         """Whether left-out rows respond nearly as if they were far away."""
-        return self.far is not None and saturates(self.scores / self.sizes[self.codes])
+        if self.far is None:
+            return False
+        return saturates(self.scores / self.sizes[self.codes], self.weight)
 
     def __getstate__(self) -> dict[str, Any]:
         """State without what follows from it."""
@@ -509,10 +511,15 @@ def sizes_of(far: Array | None, n_tasks: int) -> Array:
     return np.where((size > 0.0) & np.isfinite(size), size, 1.0)
 
 
-def saturates(values: Array) -> bool:
+def saturates(values: Array, weight: Array) -> bool:
     """Whether scores (n,), in units of the far score, are nearly all as low as that."""
-    known = values[~np.isnan(values)]
-    return bool(len(known)) and float(np.quantile(-known, _QUANTILE)) > _SATURATED
+    known = np.flatnonzero(~np.isnan(values) & (weight > 0.0))
+    if len(known) == 0:
+        return False
+    order = known[np.argsort(-values[known], kind="stable")]
+    mass = np.cumsum(weight[order])
+    place = int(np.searchsorted(mass, _QUANTILE * mass[-1] * (1.0 - 1e-12)))
+    return float(-values[order[place]]) > _SATURATED
 
 
 def stretched(values: Array) -> Array:

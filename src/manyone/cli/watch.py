@@ -82,6 +82,8 @@ _ALIKE = 0.5  # rows that count for less resemble the one before
 _MOST_SHOWN = 20  # lines of a table on the screen
 _INCIDENTS_IN_JSON = 100  # the most telling ones
 _ANSWERS = ("normal", "fault", "later")
+# Texts of dates that sort as the dates do.
+_SORTED_DATE = r"^\d{4}-\d{2}-\d{2}"
 
 
 def add_to(app: typer.Typer) -> None:
@@ -906,10 +908,8 @@ def _time_texts(times: pl.Series, moments: Array) -> list[str | None]:
     import polars as pl
 
     texts: list[str | None] = times.cast(pl.String).to_list()
-    if (
-        times.dtype != pl.String
-        or times.cast(pl.Float64, strict=False).is_not_null().any()
-    ):
+    is_number = times.cast(pl.Float64, strict=False).is_not_null().any()
+    if times.dtype != pl.String or is_number or times.str.contains(_SORTED_DATE).all():
         return texts
     dates = [
         None if moment != moment else datetime.fromtimestamp(moment, UTC)

@@ -269,7 +269,8 @@ _SHAPES = {
     "confirmed": _Shape(np.bool_, (WINDOW,)),
     "low": _Shape(np.float64),
     "high": _Shape(np.float64),
-    "level": _Shape(np.float64, lowest=0, highest=1),
+    # A level below 0 is a debt: so many alarms were raised that it has to pay back.
+    "level": _Shape(np.float64, lowest=-1e6, highest=1),
     "run": _Shape(np.float64, lowest=0, highest=1),
     "head": _Shape(np.intp, lowest=0, highest=WINDOW - 1),
     "rows": _COUNT,
