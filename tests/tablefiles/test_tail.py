@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from manyone.tablefiles import TableFileError, open_tail
+from manyone.tablefiles import TableFileError, open_tail, stamp_of
 
 KINDS = {"value": "number"}
 TEXT = (
@@ -122,3 +122,82 @@ def test_places_are_counted_from_the_beginning_of_the_file(tmp_path):
     path.write_bytes(TEXT + b"a,word\n")
     with pytest.raises(TableFileError, match="row 5: 'word'"):
         read(path, first.consumed)
+
+
+def long_text(rows, start=0):
+    """Lines of a table, about twenty bytes each."""
+    return "".join(f"name {k:07},{k}.5\n" for k in range(start, start + rows)).encode()
+
+
+@pytest.mark.parametrize(
+    ("change", "fate"),
+    [
+        (lambda text: text, "grown"),
+        (lambda text: text.replace(b"name 0000003", b"name 0000009"), "changed"),
+        (lambda text: text.replace(b"name 0019990", b"name 0019999"), "changed"),
+        (lambda text: text[:300_000], "shorter"),
+        # Far from both ends nobody looks: that would take longer every day.
+        (lambda text: text.replace(b"name 0010000", b"name 0010001"), "grown"),
+    ],
+    ids=["same", "beginning", "end", "cut", "middle"],
+)
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_long_file_is_known_by_both_ends(tmp_path, change, fate, packed):
+    path = tmp_path / "rows.csv"
+    text = b"\xef\xbb\xbfname,value\n" + long_text(20_000)
+    path.write_bytes(gzip.compress(text) if packed else text)
+    _, first = read(path, most_rows=3000)
+    later = change(text) + long_text(10, start=20_000)
+    path.write_bytes(gzip.compress(later) if packed else later)
+    rows, tail = read(path, first.consumed, most_rows=3000)
+    assert tail.fate == fate
+    if fate == "grown":
+        assert [name for name, _ in rows] == [
+            f"name {k:07}" for k in range(20_000, 20_010)
+        ]
+        path.write_bytes(later + long_text(1, start=20_010))
+        assert len(read(path, tail.consumed)[0]) == 1
+
+
+def test_only_what_is_new_of_a_long_file_is_read(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_bytes(b"name,value\n" + long_text(50_000))
+    _, first = read(path, most_rows=50_000)
+    with open(path, "ab") as file:
+        file.write(long_text(1, start=50_000))
+    options = {"time_formats": {}, "bad_values": "refuse"}
+    with open_tail(path, KINDS, first.consumed, **options) as tail:
+        raw = tail._file.raw
+        sizes = []
+        counting = CountingReads(raw, sizes)
+        tail._file = tail._file._replace(raw=counting)
+        assert sum(len(block.table) for block in tail.blocks(10)) == 1
+    assert sum(sizes) < 300_000 < first.consumed.size
+
+
+class CountingReads:
+    """A stream that notes how many bytes were read."""
+
+    def __init__(self, stream, sizes):
+        self._stream = stream
+        self._sizes = sizes
+
+    def read(self, size):
+        content = self._stream.read(size)
+        self._sizes.append(len(content))
+        return content
+
+    def __getattr__(self, name):
+        return getattr(self._stream, name)
+
+
+def test_the_stamp_is_that_of_a_file_read_to_its_end(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_bytes(TEXT)
+    options = {"time_formats": {}, "bad_values": "refuse"}
+    with open_tail(path, KINDS, None, **options) as tail:
+        blocks = tail.blocks(2)
+        next(blocks)
+        assert tail.consumed.stamp == ""
+        assert len([*blocks]) == 2
+        assert tail.consumed.stamp == stamp_of(path.stat())

@@ -26,7 +26,6 @@ Exit codes: 0; 3 if something stands out; 2 for bad input; 1 for our mistakes.
 from __future__ import annotations
 
 import glob
-import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -39,6 +38,7 @@ from manyone.cli.score import report
 from manyone.cli.watch import channel_of, warn_of_messages, watch
 from manyone.files import locked
 from manyone.messages import warn_user
+from manyone.tablefiles import stamp_of
 
 if TYPE_CHECKING:
     from manyone.watch.store import Store
@@ -148,25 +148,14 @@ class _Due:
         return [path for path in paths if self._is_new(path)] or paths[-1:]
 
     def _is_new(self, path: Path) -> bool:
-        """Whether a file may have changed since it was read."""
+        """Whether a file may have changed since it was read to its end."""
         from manyone.watch.store import read_store
 
         if not self._state.exists():
             return True
         with read_store(self._state) as store:
-            read = store.query(
-                "SELECT bytes, digest, CAST(strftime('%s', read) AS INTEGER) AS moment "
-                "FROM file WHERE path = :path ORDER BY number DESC LIMIT 1",
-                path=str(path.resolve()),
-            )
-        now = path.stat()
-        if not read or read[0]["bytes"] != now.st_size:
-            return True
-        if now.st_mtime < read[0]["moment"]:
-            return False
-        with open(path, "rb") as file:
-            digest = hashlib.file_digest(file, "sha256")
-        return bool(digest.hexdigest() != read[0]["digest"])
+            read = store.last_file(str(path.resolve()))
+        return read is None or read.consumed.stamp != stamp_of(path.stat())
 
     def _watch(self, table: Path) -> bool:
         """Watch a table; whether something stands out."""

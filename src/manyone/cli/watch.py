@@ -431,6 +431,10 @@ class _Run:
                 self._store.set_consumed(number, tail.consumed)
                 self._commit()
                 update(tail.consumed.rows, None)
+            if number is None and before is not None and tail.fate == "grown":
+                number = before.number
+            if number is not None:
+                self._store.set_consumed(number, tail.consumed)  # to its end
 
     def finish(self) -> None:
         """Use answers to rows that have come now, and forget old values."""

@@ -10,7 +10,7 @@ from manyone.tablefiles.reading import (
     read_table,
 )
 from manyone.tablefiles.sql import Query
-from manyone.tablefiles.tail import Consumed, Fate, Tail, open_tail
+from manyone.tablefiles.tail import Consumed, Fate, Tail, open_tail, stamp_of
 from manyone.tablefiles.text import TableFileError
 from manyone.tablefiles.values import Kind
 from manyone.tablefiles.writing import check_output, check_place, table_writer
@@ -32,5 +32,6 @@ __all__ = [
     "open_tail",
     "read_blocks",
     "read_table",
+    "stamp_of",
     "table_writer",
 ]

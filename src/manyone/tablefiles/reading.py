@@ -353,6 +353,11 @@ class OpenFile(NamedTuple):
         is_typed_file = self.start.startswith((_PARQUET, _ZIP))
         return is_typed_file or self.query is not None
 
+    @property
+    def is_packed(self) -> bool:
+        """Whether it is gzipped."""
+        return self.start.startswith(_GZIP)
+
     def done(self) -> float | None:
         """Share of the file that has been read."""
         return self.raw.tell() / max(self.size, 1) if self.size is not None else None
@@ -360,7 +365,7 @@ class OpenFile(NamedTuple):
     def chunks(self) -> Iterator[bytes]:
         """The bytes of the file, unpacked where it is compressed."""
         stream: IO[bytes] = self.raw
-        if self.start.startswith(_GZIP):
+        if self.is_packed:
             stream = cast("IO[bytes]", gzip.GzipFile(fileobj=self.raw))
         try:
             while chunk := stream.read(_CHUNK):

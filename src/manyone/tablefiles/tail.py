@@ -1,13 +1,16 @@
 """Files that grow: read what is new in them, and know a file that is no longer the same.
 
-How much of a file was read is a number of rows and bytes, and a hash of these bytes. A file whose
-beginning has that hash has grown, and is read from there on. Any other file is new. A last line
-without an end may still be written to: it waits.
+How much of a file was read is a number of rows and bytes, and a hash of both ends of these bytes
+(`manyone.tablefiles.ends`). A file whose beginning has that hash has grown, and is read from there
+on. Any other file is new. A last line without an end may still be written to: it waits.
+
+Text that stands in the file as it is read is not read again: it takes no longer to go on in a
+long file than in a short one. Text that is compressed, or in UTF-16, and typed values are.
 """
 
 from __future__ import annotations
 
-import hashlib
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -17,6 +20,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from manyone.tablefiles.columns import BadValues, TextColumns
+from manyone.tablefiles.ends import SIZE, Ends
 from manyone.tablefiles.reading import (
     STREAM,
     Block,
@@ -31,6 +35,7 @@ from manyone.tablefiles.text import (
     TableFileError,
     TextReader,
     as_lines,
+    begin_of_text,
     cut_records,
 )
 from manyone.tablefiles.values import Kind, Style
@@ -51,7 +56,9 @@ class Consumed:
     rows, lines, size : int
         Rows, lines of text, and bytes of the text as UTF-8; typed values have rows only.
     digest : str
-        SHA-256 of what was read.
+        Of both ends of what was read.
+    stamp : str
+        Of the file that was read to its end, see `stamp_of`; else empty.
     header_size : int
         Bytes up to the end of the header.
     delimiter, encoding : str
@@ -64,6 +71,7 @@ class Consumed:
     lines: int = 0
     size: int = 0
     digest: str = ""
+    stamp: str = ""
     header_size: int = 0
     delimiter: str = ""
     encoding: str = ""
@@ -75,6 +83,11 @@ class Consumed:
         for name in ("rows", "size", "digest"):
             del values[name]
         return values
+
+
+def stamp_of(status: os.stat_result) -> str:
+    """A text that changes when a file is written to."""
+    return f"{status.st_size} {status.st_mtime_ns}"
 
 
 class Tail:
@@ -99,14 +112,17 @@ class Tail:
         self._file = file
         self._columns = columns
         self._before = before
-        self._hash = hashlib.sha256()
+        self._ends = Ends()
 
     def blocks(self, most_rows: int) -> Iterator[Block]:
         """New rows, some at a time; `consumed` says how far each block goes."""
+        is_file = self._file.size is not None
+        stamp = stamp_of(os.fstat(self._file.raw.fileno())) if is_file else ""
         if self._file.is_typed:
             yield from self._typed_rows(most_rows)
         else:
             yield from self._text_rows(most_rows)
+        self.consumed = replace(self.consumed, stamp=stamp)
         self._columns.warn_of_bad()
 
     # -------------------------------------------------------------------------- typed values
@@ -120,21 +136,17 @@ class Tail:
         if self._before is not None and self._before.rows:
             rows = pl.concat(list(tables))
             read_before = rows[: self._before.rows]
-            self._hash.update(read_before.write_ndjson().encode())
-            self.fate = self._compared(len(read_before) < self._before.rows)
-            if self.fate == "grown":
-                self.consumed = self._before
-                rows = rows[self._before.rows :]
-            else:
-                self._hash = hashlib.sha256()
+            self._ends.add(read_before.write_ndjson().encode())
+            self._compare(self._before, len(read_before) == self._before.rows)
+            rows = rows[self.consumed.rows :]
             tables = iter([rows])
         for table in tables:
             for start in range(0, len(table), most_rows):
                 batch = table[start : start + most_rows]
-                self._hash.update(batch.write_ndjson().encode())
+                self._ends.add(batch.write_ndjson().encode())
                 first_row = self.consumed.rows
                 self.consumed = Consumed(
-                    rows=first_row + len(batch), digest=self._hash.hexdigest()
+                    rows=first_row + len(batch), digest=self._ends.digest
                 )
                 yield Block(
                     self._columns.convert_times(batch, first_row), first_row, None
@@ -143,18 +155,20 @@ class Tail:
     # ---------------------------------------------------------------------------------- text
 
     def _text_rows(self, most_rows: int) -> Iterator[Block]:
-        lines = as_lines(self._file.chunks(), self._file.name)
         reader: TextReader | None = None
         rest = b""
+        lines = as_lines(self._file.chunks(), self._file.name)
         if self._before is not None and self._before.size:
-            start, rest = self._pass_over(lines, self._before.size)
+            begin = self._begin_of_text(self._before)
+            if begin is None:
+                header, rest = self._read_again(lines, self._before)
+            else:
+                header, lines = self._pass_over(begin, self._before)
             if self.fate == "grown":
-                self.consumed = self._before
-                reader = self._reader_after(start[: self._before.header_size])
+                reader = self._reader_after(header)
             else:
                 # Nothing of it was used: begin again.
                 self._file.raw.seek(0)
-                self._hash = hashlib.sha256()
                 lines = as_lines(self._file.chunks(), self._file.name)
                 rest = b""
         for records in self._whole_records(lines, rest):
@@ -167,28 +181,52 @@ class Tail:
                     if len(block.table):  # or these were blank lines
                         yield block
 
-    def _pass_over(self, lines: Iterator[bytes], size: int) -> tuple[bytes, bytes]:
-        """The first `size` bytes, hashed, and what was read beyond them."""
-        start = b""
-        header_size = self._before.header_size if self._before else 0
-        for chunk in lines:
-            wanted = chunk[:size]
-            self._hash.update(wanted)
-            start += wanted[: max(header_size - len(start), 0)]
-            size -= len(wanted)
-            if not size:
-                self.fate = self._compared(shorter=False)
-                return start, chunk[len(wanted) :]
-        self.fate = self._compared(shorter=True)
-        return start, b""
+    def _begin_of_text(self, before: Consumed) -> int | None:
+        """Where the text begins in a file that holds it as it is, else None."""
+        beginning = self._file.raw.read(SIZE)
+        self._file.raw.seek(0)
+        begin = None if self._file.is_packed else begin_of_text(beginning)
+        if begin is None or begin + before.header_size > len(beginning):
+            return None
+        return begin
 
-    def _compared(self, shorter: bool) -> Fate:
-        """What the hash of the beginning says of the file."""
-        if shorter:
-            return "shorter"
-        assert self._before is not None
-        same = self._hash.hexdigest() == self._before.digest
-        return "grown" if same else "changed"
+    def _pass_over(self, begin: int, before: Consumed) -> tuple[bytes, Iterator[bytes]]:
+        """The header of a text that begins there, and what follows what was read."""
+        raw = self._file.raw
+        beginning = raw.read(SIZE)
+        self._ends = Ends.of_stream(raw, begin, before.size)
+        is_long_enough = raw.tell() == begin + before.size
+        self._compare(before, is_long_enough)
+        # The beginning tells how lines end.
+        beginning_and_rest = chain([beginning], self._file.chunks())
+        lines = as_lines(beginning_and_rest, self._file.name)
+        return next(lines)[: before.header_size], lines
+
+    def _read_again(
+        self, lines: Iterator[bytes], before: Consumed
+    ) -> tuple[bytes, bytes]:
+        """The header, and what was read beyond what was read before."""
+        header = b""
+        rest = b""
+        left = before.size
+        for chunk in lines:
+            self._ends.add(chunk[:left])
+            header += chunk[: before.header_size - len(header)]
+            rest = chunk[left:]
+            left = max(left - len(chunk), 0)
+            if left == 0:
+                break
+        self._compare(before, left == 0)
+        return header, rest
+
+    def _compare(self, before: Consumed, is_long_enough: bool) -> None:
+        """Go on after what was read before, if the file begins with it; else anew."""
+        if is_long_enough and self._ends.digest == before.digest:
+            self.fate = "grown"
+            self.consumed = before
+        else:
+            self.fate = "changed" if is_long_enough else "shorter"
+            self._ends = Ends()
 
     def _whole_records(self, lines: Iterator[bytes], rest: bytes) -> Iterator[Records]:
         """Records with an end; of a stream that is over, the last one too."""
@@ -269,12 +307,12 @@ class Tail:
         return Block(converted, first_row, self._file.done())
 
     def _consume(self, content: bytes) -> None:
-        self._hash.update(content)
+        self._ends.add(content)
         self.consumed = replace(
             self.consumed,
             lines=self.consumed.lines + content.count(b"\n"),
             size=self.consumed.size + len(content),
-            digest=self._hash.hexdigest(),
+            digest=self._ends.digest,
         )
 
 

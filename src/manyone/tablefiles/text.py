@@ -169,6 +169,18 @@ def cut_records(content: bytes) -> tuple[Records, int]:
     return Records(content[:end], lines, quoted[:end]), end
 
 
+def begin_of_text(beginning: bytes) -> int | None:
+    """Where `as_lines` begins in a file whose text it does not change, else None."""
+    mark = _mark_of(beginning)
+    is_changed = _MARKS.get(mark, "utf-8") != "utf-8" or b"\n" not in beginning
+    return None if is_changed else len(mark)
+
+
+def _mark_of(beginning: bytes) -> bytes:
+    """The byte order mark that a text begins with, or nothing."""
+    return next((mark for mark in _MARKS if beginning.startswith(mark)), b"")
+
+
 def as_lines(chunks: Iterable[bytes], name: str) -> Iterator[bytes]:
     """Text in UTF-8, or another superset of ASCII, that has line ends."""
     parts = _as_text(chunks, name)
@@ -190,7 +202,7 @@ def _as_text(chunks: Iterable[bytes], name: str) -> Iterator[bytes]:
     for chunk in chunks:
         text = chunk
         if not encoding:
-            mark = next((mark for mark in _MARKS if chunk.startswith(mark)), b"")
+            mark = _mark_of(chunk)
             text = chunk[len(mark) :]
             encoding = _MARKS.get(mark, "utf-8")
             if encoding != "utf-8":

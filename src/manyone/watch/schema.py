@@ -43,7 +43,7 @@ CREATE TABLE file (
     path TEXT NOT NULL,
     rows INTEGER NOT NULL,
     bytes INTEGER NOT NULL,
-    digest TEXT NOT NULL,   -- SHA-256 of what was read
+    digest TEXT NOT NULL,   -- SHA-256 of both ends of what was read
     form TEXT NOT NULL,     -- JSON: how it is written
     read TEXT NOT NULL
 );

@@ -1,6 +1,6 @@
 """A copy of the scores as a CSV file, appended to after each commit of the store.
 
-The store notes how far the file was written, and the hash of what was written. After a
+The store notes how far the file was written, and the hash of both ends of that. After a
 kill the file may hold more than that: the beginning of what the store would write next.
 Then the rest is appended. Whatever else stands in the file is not ours: it is refused,
 and never cut off.
@@ -9,19 +9,18 @@ and never cut off.
 from __future__ import annotations
 
 import csv
-import hashlib
 import io
 import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from manyone.tablefiles.ends import Ends
 from manyone.watch.store import Output, ScoreRow, Store
 
 #: Columns of every copy; then come those of --keep, and reasons.
 COLUMNS = ("id", "task", "score", "p_value", "alarm", "basis", "drift")
 _AT_ONCE = 10_000  # rows that are written at a time
-_CHUNK = 2**20  # bytes that are read at a time
 
 
 class ForeignFileError(ValueError):
@@ -64,7 +63,7 @@ class ScoreCopy:
             columns = ",".join(noted.columns)
             raise ForeignFileError(f"has other columns ({columns}) than asked for now")
         self._output = noted if is_there and noted is not None else fresh
-        self._hash = self._hash_of_noted_bytes()
+        self._ends = self._noted_ends()
         self._check_rest()
         store.set_output(self._name, self._output)
 
@@ -81,19 +80,15 @@ class ScoreCopy:
             os.fsync(stream.fileno())
         self._store.set_output(self._name, self._output)
 
-    def _hash_of_noted_bytes(self) -> Any:
-        """Hash of what the store has noted, which must stand at the beginning."""
-        digest = hashlib.sha256()
-        left = self._output.size
-        if not left:
-            return digest
+    def _noted_ends(self) -> Ends:
+        """Ends of what the store has noted, which must stand at the beginning."""
+        if not self._output.size:
+            return Ends()
         with open(self._path, "rb") as stream:
-            while left and (chunk := stream.read(min(left, _CHUNK))):
-                digest.update(chunk)
-                left -= len(chunk)
-        if left or digest.hexdigest() != self._output.digest:
+            ends = Ends.of_stream(stream, 0, self._output.size)
+        if ends.digest != self._output.digest:
             raise ForeignFileError("was changed since it was last written")
-        return digest
+        return ends
 
     def _check_rest(self) -> None:
         """Refuse bytes after those that are noted, unless the store would write them."""
@@ -134,12 +129,12 @@ class ScoreCopy:
         ]
 
     def _advance(self, last_row: int, text: bytes) -> None:
-        self._hash.update(text)
+        self._ends.add(text)
         self._output = Output(
             self._output.columns,
             last_row,
             self._output.size + len(text),
-            self._hash.hexdigest(),
+            self._ends.digest,
         )
 
 
