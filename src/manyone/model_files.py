@@ -383,13 +383,9 @@ def _check_column(column: Column, sizes: Sizes) -> None:
 
 
 def _check_encoder(encoder: Encoder, sizes: Sizes) -> None:
-    decided = (decision.map for decision in encoder.decisions)
-    maps = [one for one in decided if one is not None]
-    is_same = len(maps) == len(encoder.maps) and all(
-        first is second for first, second in zip(maps, encoder.maps, strict=True)
-    )
-    if not maps or not is_same:
-        raise ModelFileError("the encoder has other columns than it decided for")
+    maps = encoder.maps
+    if not maps:
+        raise ModelFileError("the encoder uses no column")
     number = len(maps)
     for places in (encoder.indicators, encoder.lone):
         if places.size and not 0 <= places.min() <= places.max() < number:

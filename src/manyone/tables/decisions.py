@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 
-from manyone._types import Array
+from manyone._types import Array, Codes
 from manyone.tablefiles.values import Kind, Style, whole_number
 from manyone.tables.errors import TableError
-from manyone.tables.facts import Facts
 from manyone.tables.frames import Column, text_column
 from manyone.tables.maps import (
     PARTS,
@@ -30,6 +29,12 @@ _IDENTIFIER = 0.5
 # by how close so many of them lie.
 _EXPECTED_TWICE = 10.0
 _CLOSE = 10
+# A column is taken for a counter if so many rows grow one after the other, or so many texts
+# follow each other, or so many rows of one task where it grows from row to row of each.
+_COUNTER_ROWS = 8
+_TASK_ROWS = 3
+# A text column with at most so many different values may have any of them often.
+_FEW_LEVELS = 20
 # Digits with signs and units around them, as "$ 1,200.50" or "-3.5 °C".
 _NUMBER_IN_TEXT = r"[^\w]{0,3}[\d.,' ]*\d[^\w]{0,3}[^\W\d]{0,4}"
 _DATE_IN_TEXT = (
@@ -62,19 +67,9 @@ class Decision:
     high: float = np.nan
     note: str = ""
 
-    @property
-    def used(self) -> bool:
-        """Whether it is a feature."""
-        return self.map is not None
-
     def dropped(self, why: str) -> Decision:
         """The decision not to use the column."""
         return replace(self, note=f"dropped: {why}")
-
-    def summary(self) -> dict[str, Any]:
-        """A line of `TableModel.columns_`."""
-        features = 0 if self.map is None else self.map.width
-        return {**vars(self), "used": self.used, "features": features}
 
     def checked(self, column: Column, style: Style) -> Column:
         """A further column of this name, as values of the kind that was seen."""
@@ -132,97 +127,130 @@ _WORDS = {
 def decide(
     name: str,
     column: Column,
-    facts: Facts,
+    codes: Codes,
     linear: float,
     parts: Sequence[str] = PARTS,
 ) -> Decision:
-    """Look at a column of normal rows, and at the facts about it.
+    """Look at a column of normal rows, in their order, of tasks given by number (n,).
 
     `linear` says how numbers are scaled, see :class:`NumberMap`, and `parts` what is used
     of columns with a past. How much they swing is guarded, unless values are all.
     """
-    seen = _decide_values(name, column, facts, linear)
-    if column.past is None or set(parts) == {"level"}:
-        return seen
-    return _decide_past(seen, column, linear, parts)
+    is_known = np.isfinite(column.values)
+    missing = 1.0 - int(is_known.sum()) / len(is_known)
+    decision = Decision(name, column.kind, None, missing)
+    if column.kind not in _WORDS:
+        return decision.dropped(f"values of type {column.kind} are not used")
+    if missing == 1.0:
+        return decision.dropped("no value")
+    if column.levels is not None:
+        return _decide_text(decision, column, column.levels.tolist(), codes)
+    known = column.values[is_known]
+    decision = replace(decision, low=float(known.min()), high=float(known.max()))
+    if column.kind == "date":
+        cycles = DateMap.learn(column.values)
+        if not cycles.width:
+            return decision.dropped("all dates are the same hour and weekday")
+        note = "hour of day and day of week only, as future dates are all new"
+        return replace(decision, map=cycles, note=note)
+    if decision.low == decision.high:
+        return decision.dropped("constant")
+    if is_known.all() and grows(known, codes):
+        return decision.dropped("a counter, every further row would be out of range")
+    if _names_rows(name, known):
+        return decision.dropped("looks like an id")
+    infinite = int(np.isinf(column.values).sum())
+    note = f"{infinite} infinite values taken as missing" if infinite else ""
+    numbers = replace(NumberMap.learn(column.values, linear), infinite=infinite > 0)
+    decision = replace(decision, map=numbers, note=note)
+    if column.past is None or set(parts) == {"level"} or len(numbers.knots) == 2:
+        return decision
+    return _decide_past(decision, numbers, column.past, linear, parts)
 
 
 def _decide_past(
-    seen: Decision, column: Column, linear: float, parts: Sequence[str]
+    decision: Decision,
+    level: NumberMap,
+    past: Array,
+    linear: float,
+    parts: Sequence[str],
 ) -> Decision:
-    """What is used of a column with a past, beside or instead of its values."""
-    if not isinstance(seen.map, NumberMap):
-        return seen
-    maps = {"level": seen.map}
-    assert column.past is not None
-    differences, swings = column.past.T
-    if len(np.unique(differences[np.isfinite(differences)])) > 2:
+    """What is used of the past (n, 2) of a column, beside or instead of its values."""
+    maps = {"level": level}
+    differences, swings = past.T
+    if "difference" in parts:
+        if len(np.unique(differences[np.isfinite(differences)])) <= 2:
+            return decision
         maps["difference"] = NumberMap.learn(differences, linear)
-    used = tuple(part for part in PARTS if part in parts and part in maps)
-    has_two_values = len(seen.map.knots) == 2
-    is_flat = "difference" in parts and "difference" not in used
-    if is_flat or has_two_values:
-        return seen
+    used = tuple(part for part in PARTS if part in parts)
     numbers = tuple(maps[part] for part in used)
-    both = PastMap(used, numbers, usual_swings(swings))
-    return replace(seen, map=both)
+    return replace(decision, map=PastMap(used, numbers, usual_swings(swings)))
 
 
-def _decide_values(name: str, column: Column, facts: Facts, linear: float) -> Decision:
-    """What is decided by the values of a column."""
-    seen = Decision(name, facts.kind, None, missing=1.0 - facts.known / facts.rows)
-    if facts.kind not in _WORDS:
-        return seen.dropped(f"values of type {facts.kind} are not used")
-    if not facts.known:
-        return seen.dropped("no value")
-    if facts.kind == "text":
-        return _decide_text(seen, facts)
-    seen = replace(seen, low=facts.low, high=facts.high)
-    values = column.values
-    if facts.kind == "date":
-        cycles = DateMap.learn(values)
-        if not cycles.width:
-            return seen.dropped("all dates are the same hour and weekday")
-        note = "hour of day and day of week only, as future dates are all new"
-        return replace(seen, map=cycles, note=note)
-    if facts.low == facts.high:
-        return seen.dropped("constant")
-    if facts.grows:
-        return seen.dropped("a counter, every further row would be out of range")
-    if _names_rows(name, values[np.isfinite(values)]):
-        return seen.dropped("looks like an id")
-    note = (
-        f"{facts.infinite} infinite values taken as missing" if facts.infinite else ""
-    )
-    numbers = NumberMap.learn(values, linear)
-    return replace(seen, map=replace(numbers, infinite=facts.infinite > 0), note=note)
-
-
-def _decide_text(seen: Decision, facts: Facts) -> Decision:
-    number = len(facts.levels)
-    rows = facts.known
-    if number == 1 and seen.missing == 0.0:
-        return seen.dropped("constant")
-    if _most_match(_DATE_IN_TEXT, facts.levels):
+def _decide_text(
+    decision: Decision, column: Column, texts: list[str], codes: Codes
+) -> Decision:
+    is_known = ~np.isnan(column.values)
+    known = column.values[is_known].astype(np.intp)
+    number = len(texts)
+    if number == 1 and len(known) == len(is_known):
+        return decision.dropped("constant")
+    if _most_match(_DATE_IN_TEXT, texts):
         note = "it looks like dates, and further rows have others; convert it to use it"
-        return seen.dropped(f"{note} (in a text file, write 2026-01-31)")
+        return decision.dropped(f"{note} (in a text file, write 2026-01-31)")
     notes = []
-    if number > 20 and _most_match(_NUMBER_IN_TEXT, facts.levels):
+    if number > _FEW_LEVELS and _most_match(_NUMBER_IN_TEXT, texts):
         notes.append("it looks like numbers, convert it to use it as such")
-    if number > max(20, _IDENTIFIER * rows):
-        notes.insert(0, f"{number} different texts in {rows} rows name rows")
-        return seen.dropped("; ".join(notes))
-    if facts.grows:
-        return seen.dropped("looks like a batch name: new rows always have new ones")
-    levels = LevelMap.learn(facts.levels)
+    if number > max(_FEW_LEVELS, _IDENTIFIER * len(known)):
+        notes.insert(0, f"{number} different texts in {len(known)} rows name rows")
+        return decision.dropped("; ".join(notes))
+    if never_return(known, codes[is_known]):
+        return decision.dropped(
+            "looks like a batch name: new rows always have new ones"
+        )
+    levels = LevelMap.learn(texts, np.bincount(known, minlength=number))
     if levels.width == 1:
-        return seen.dropped("no two rows share a text")
+        return decision.dropped("no two rows share a text")
     *shared, alone = np.bincount(levels.place, minlength=levels.width).tolist()
     if max(shared) > 1:
         notes.append(f"{max(shared)} rare levels are one")
     if alone:
         notes.append(f"{alone} levels of one row each count as never seen")
-    return replace(seen, map=levels, note="; ".join(notes))
+    return replace(decision, map=levels, note="; ".join(notes))
+
+
+@np.errstate(over="ignore")  # numbers may be infinitely far apart
+def grows(values: Array, codes: Codes) -> bool:
+    """Whether further rows will have numbers beyond all that were seen, as of a counter.
+
+    Values (n,) grow from row to row, or from row to row of each task (n,).
+    """
+    if len(values) >= _COUNTER_ROWS and np.all(np.diff(values) > 0):
+        return True
+    order = np.argsort(codes, kind="stable")
+    is_same_task = np.diff(codes[order]) == 0
+    steps = np.diff(values[order])[is_same_task]
+    longest = int(np.bincount(codes).max())
+    is_long = longest >= _TASK_ROWS and len(steps) >= _COUNTER_ROWS
+    return bool(is_long and np.all(steps > 0))
+
+
+def never_return(levels: Codes, codes: Codes) -> bool:
+    """Whether further rows will have other texts than were seen, as names of batches.
+
+    Each text (n,) stands in one run of rows, or in one run of rows of a task (n,).
+    """
+    order = np.argsort(codes, kind="stable")
+    is_new_task = np.diff(codes[order]) != 0
+    is_new_text = np.diff(levels[order]) != 0
+    # What never changes within a task is a fact about the task.
+    changes = int(np.sum(is_new_text & ~is_new_task))
+    number = len(np.unique(levels))
+    if min(number, changes) < _COUNTER_ROWS:
+        return False
+    runs = np.count_nonzero(np.diff(levels))
+    task_runs = np.count_nonzero(is_new_text | is_new_task)
+    return bool(number > min(runs, task_runs))
 
 
 def holds_dates(column: Column) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -11,7 +12,6 @@ from manyone._types import Array, Codes, Mask
 from manyone.messages import shortlist
 from manyone.models.guards import ALARM, ColumnRange
 from manyone.tables.decisions import Decision, decide
-from manyone.tables.facts import Facts
 from manyone.tables.frames import (
     Columns,
     Frame,
@@ -54,8 +54,6 @@ class Encoder:
         One for each column of the table, in its order.
     linear : float
         How numbers are scaled: 1 is linearly, 0 by their ranks.
-    maps : tuple of maps
-        Of the columns that are used, in their order.
     indicators : ndarray of int
         Which of the used columns have a coordinate for being missing.
     source : ndarray of shape (D,)
@@ -74,7 +72,6 @@ class Encoder:
 
     decisions: tuple[Decision, ...]
     linear: float
-    maps: tuple[Map, ...]
     indicators: Codes
     source: Codes
     lone: Codes
@@ -94,19 +91,18 @@ class Encoder:
 
         Of columns with a past, `parts` are used.
         """
-        facts = {name: Facts.of(column, codes) for name, column in columns.items()}
         decisions = tuple(
-            decide(name, column, facts[name], linear, parts)
+            decide(name, column, codes, linear, parts)
             for name, column in columns.items()
         )
-        return cls.of(decisions, facts, linear).filled(columns, codes, n_tasks)
+        return cls.of(decisions, columns, linear).filled(columns, codes, n_tasks)
 
     @classmethod
     def of(
-        cls, decisions: tuple[Decision, ...], facts: dict[str, Facts], linear: float
+        cls, decisions: tuple[Decision, ...], columns: Columns, linear: float
     ) -> Encoder:
         """The encoder that follows from decisions, without what it imputes."""
-        used = [decision.name for decision in decisions if decision.used]
+        used = [decision for decision in decisions if decision.map is not None]
         if not used:
             reasons = "; ".join(
                 f"{decision.name!r} is {decision.note}" for decision in decisions[:5]
@@ -114,32 +110,74 @@ class Encoder:
             raise ValueError(
                 f"No column is left to learn from ({reasons}). Give more rows or other columns."
             )
-        maps = tuple(decision.map for decision in decisions if decision.map is not None)
         # A gap that only one row has is news to all others: left out, the row looks as new ones do.
-        gaps = np.array([facts[name].rows - facts[name].known for name in used])
+        values = [columns[decision.name].values for decision in used]
+        gaps = np.array([np.sum(~np.isfinite(each)) for each in values])
         indicators = np.flatnonzero(gaps > 1)
-        lone = np.flatnonzero(gaps == 1)
-        source = [np.full(each.width, number) for number, each in enumerate(maps)]
-        places = np.concatenate([*source, indicators, [-1]])
-        return cls(
-            decisions,
-            linear,
-            maps,
-            indicators,
-            places,
-            lone,
-            np.zeros((1, len(places))),
+        widths = [decision.map.width for decision in used if decision.map is not None]
+        source = np.concatenate(
+            [np.repeat(np.arange(len(used)), widths), indicators, [-1]]
         )
+        fill = np.zeros((1, len(source)))
+        lone = np.flatnonzero(gaps == 1)
+        return cls(decisions, linear, indicators, source, lone, fill)
+
+    @cached_property
+    def used(self) -> list[str]:
+        """Names of the columns that are used."""
+        return [each.name for each in self.decisions if each.map is not None]
+
+    @cached_property
+    def maps(self) -> tuple[Map, ...]:
+        """How these columns become coordinates, in their order."""
+        return tuple(each.map for each in self.decisions if each.map is not None)
+
+    @cached_property
+    def starts(self) -> Codes:
+        """First coordinate of each of them, and the first after all of them, (p + 1,)."""
+        return np.cumsum([0, *(each.width for each in self.maps)])
+
+    @cached_property
+    def _numbers(self) -> list[tuple[int, NumberMap]]:
+        """Coordinate and map of each number, in the order of `numbers`."""
+        return [
+            (start + place, number_map)
+            for start, each in zip(self.starts.tolist(), self.maps, strict=False)
+            for place, number_map in enumerate(number_maps(each))
+        ]
+
+    @cached_property
+    def _measurements(self) -> tuple[Codes, Array]:
+        """Coordinates (m,) of numbers with more than two values, and their ranges (2, m)."""
+        scores = {
+            coordinate: number_map.scores[[0, -1]]
+            for coordinate, number_map in self._numbers
+            if len(number_map.scores) > 2
+        }
+        ranges = np.array([*scores.values()]).reshape(-1, 2).T
+        return np.array([*scores], dtype=np.intp), ranges
+
+    @cached_property
+    def with_past(self) -> list[str]:
+        """Names of the columns whose past is used."""
+        pairs = zip(self.used, self.maps, strict=True)
+        return [name for name, each in pairs if isinstance(each, PastMap)]
+
+    @property
+    def compares_in_time(self) -> bool:
+        """Whether values are compared with earlier ones of their task."""
+        pasts = [each for each in self.maps if isinstance(each, PastMap)]
+        return any("difference" in each.parts for each in pasts)
 
     def filled(self, columns: Columns, codes: Codes, n_tasks: int) -> Encoder:
         """The encoder that imputes by these rows: their means, and how columns are related."""
-        Z = self._coordinates(columns)[0]
+        Z = self._coordinates(columns)
         is_known = ~np.isnan(Z)
         sums, counts = np.zeros((2, n_tasks, Z.shape[1]))
         np.add.at(counts, codes, is_known)
         np.add.at(sums, codes, np.where(is_known, Z, 0.0))
         fill = self._fill(sums, counts)
-        places = self._measurements()[0]
+        places = self._measurements[0]
         has_gaps = len(self.indicators) or len(self.lone)
         precision = None
         if has_gaps and 1 < len(places) <= _MOST_RELATED:
@@ -153,46 +191,31 @@ class Encoder:
         fill = np.where(counts > 0, sums / np.maximum(counts, 1.0), overall)
         fill = np.vstack([fill, overall])
         for k, column_map in enumerate(self.maps):
-            levels = [0.0, LEVEL_HEIGHT] * isinstance(column_map, LevelMap)
-            values = (
-                column_map.scores.tolist()
-                if isinstance(column_map, NumberMap)
-                else levels
-            )
-            if len(values) == 2:
-                means = fill[:, self.source == k]
-                fill[:, self.source == k] = np.where(
-                    means > sum(values) / 2, values[1], values[0]
-                )
+            ends = np.empty(0)
+            if isinstance(column_map, NumberMap):
+                ends = column_map.scores
+            elif isinstance(column_map, LevelMap):
+                ends = np.array([0.0, LEVEL_HEIGHT])
+            if len(ends) == 2:
+                own = slice(self.starts[k], self.starts[k + 1])
+                fill[:, own] = np.where(fill[:, own] > ends.mean(), ends[1], ends[0])
         return fill
-
-    @property
-    def compares_in_time(self) -> bool:
-        """Whether values are compared with earlier ones of their task."""
-        return any(
-            isinstance(each, PastMap) and "difference" in each.parts
-            for each in self.maps
-        )
 
     def learned_again(self, columns: Columns, codes: Codes, n_tasks: int) -> Encoder:
         """The same use of the same columns, learned from other rows."""
-        facts = {name: Facts.of(columns[name], codes) for name in self.used}
-        # Of columns that were dropped no value is left, so none of rows that are gone either.
-        decisions = tuple(
-            replace(seen, low=np.nan, high=np.nan)
-            if seen.map is None
-            else decide(
-                seen.name,
-                columns[seen.name],
-                facts[seen.name],
-                self.linear,
-                (*seen.map.parts, "swing")
-                if isinstance(seen.map, PastMap)
-                else ("level",),
-            )
-            for seen in self.decisions
-        )
-        return Encoder.of(decisions, facts, self.linear).filled(columns, codes, n_tasks)
+        decisions = []
+        for before in self.decisions:
+            if before.map is None:
+                # No value of it is left, so none of rows that are gone either.
+                decisions.append(replace(before, low=np.nan, high=np.nan))
+                continue
+            parts: tuple[str, ...] = ("level",)
+            if isinstance(before.map, PastMap):
+                parts = (*before.map.parts, "swing")
+            column = columns[before.name]
+            decisions.append(decide(before.name, column, codes, self.linear, parts))
+        encoder = Encoder.of(tuple(decisions), columns, self.linear)
+        return encoder.filled(columns, codes, n_tasks)
 
     def numbers(self, columns: Columns) -> Array:
         """Finite values of the columns of numbers (n, p), NaN where there is none."""
@@ -202,26 +225,13 @@ class Encoder:
     def _number_values(self, columns: Columns) -> Array:
         """Values of the columns of numbers, and what is used of their past, (n, p)."""
         pairs = zip(self.used, self.maps, strict=True)
-        n = len(columns[self.used[0]].values)
-        return np.column_stack(
-            [
-                np.empty((n, 0)),
-                *(
-                    number_values(each, columns[name])
-                    for name, each in pairs
-                    if number_maps(each)
-                ),
-            ]
-        )
-
-    def _number_places(self) -> list[tuple[int, NumberMap]]:
-        """Coordinate and map of each number, in the order of `numbers`."""
-        starts = np.cumsum([0, *(each.width for each in self.maps)]).tolist()
-        return [
-            (start + place, one)
-            for start, each in zip(starts, self.maps, strict=False)
-            for place, one in enumerate(number_maps(each))
+        values = [
+            number_values(each, columns[name])
+            for name, each in pairs
+            if number_maps(each)
         ]
+        n_rows = len(columns[self.used[0]].values)
+        return np.column_stack([np.empty((n_rows, 0)), *values])
 
     def guard(self, ranges: Ranges) -> ColumnRange:
         """The guard of encoded rows that follows from ranges of the columns of numbers.
@@ -229,34 +239,28 @@ class Encoder:
         A level never seen, or a value missing where none ever was, is out of range at once; where
         such news are an everyday matter, they are not guarded.
         """
-        lower = np.zeros(len(self.source))
-        upper = np.zeros(len(self.source))
+        lower, upper = np.zeros((2, len(self.source)))
         below, above = np.full((2, len(self.source)), np.inf)
-        gaps = [decision.missing for decision in self.decisions if decision.used]
-        place = 0
-        news = [(sum(gaps[k] for k in self.lone), len(self.source) - 1)]
-        for number, (coordinate, one) in enumerate(self._number_places()):
-            ends = np.array([ranges.lower[number], ranges.upper[number]])
-            mapped = apply_numbers([one], ends[:, None])
+        for number, (coordinate, number_map) in enumerate(self._numbers):
+            ends = np.array([[ranges.lower[number]], [ranges.upper[number]]])
+            mapped = apply_numbers([number_map], ends)
             lower[coordinate], upper[coordinate] = mapped[:, 0]
-            below[coordinate] = one.slopes[0] * ranges.below[number]
-            above[coordinate] = one.slopes[1] * ranges.above[number]
-        for column_map in self.maps:
-            place += column_map.width
+            below[coordinate] = number_map.slopes[0] * ranges.below[number]
+            above[coordinate] = number_map.slopes[1] * ranges.above[number]
+        # How often normal rows bring such news, and the coordinate that says so.
+        missing = {each.name: each.missing for each in self.decisions}
+        gaps = sum(missing[self.used[k]] for k in self.lone)
+        news = [(gaps, len(self.source) - 1)]
+        for last, column_map in zip(self.starts[1:] - 1, self.maps, strict=True):
             if isinstance(column_map, LevelMap):
-                news.append((column_map.singletons, place - 1))
+                news.append((column_map.singletons, last))
             if isinstance(column_map, PastMap):
-                news.append((0.0, place - 1))
+                news.append((0.0, last))
         shares, places = map(list, zip(*sorted(news), strict=True))
         upper[places] = LEVEL_HEIGHT
         step = (NEW_HEIGHT - LEVEL_HEIGHT) / ALARM
         above[places] = np.where(np.cumsum(shares) <= _NEWS, step, np.inf)
         return ColumnRange(lower, upper, below, above)
-
-    @property
-    def used(self) -> list[str]:
-        """Names of the columns that are used."""
-        return [decision.name for decision in self.decisions if decision.used]
 
     def encode(self, columns: Columns, codes: Codes) -> Array:
         """Rows as numbers.
@@ -273,9 +277,9 @@ class Encoder:
         ndarray of shape (n, D)
             Finite.
         """
-        Z, gaps = self._coordinates(columns)
-        if gaps:
-            missing = np.isnan(Z)
+        Z = self._coordinates(columns)
+        missing = np.isnan(Z)
+        if missing.any():
             rows, places = np.nonzero(missing)
             Z[rows, places] = self.fill[codes[rows], places]
             if self.precision is not None:
@@ -287,72 +291,41 @@ class Encoder:
 
         It stays within what the column has had: a wild value makes no other one wild.
         """
-        places, low, high = self._measurements()
+        places, (low, high) = self._measurements
         rows = np.flatnonzero(missing[:, places].any(axis=1) & (codes >= 0))
         here = np.ix_(rows, places)
         means = self.fill[np.ix_(codes[rows], places)]
         expected = means + completed(Z[here] - means, missing[here], precision)
         Z[here] = np.where(missing[here], np.clip(expected, low, high), Z[here])
 
-    def _measurements(self) -> tuple[Codes, Array, Array]:
-        """Coordinates (m,) of numbers with more than two values, and the ends of their ranges."""
-        scores = {
-            coordinate: one.scores[[0, -1]]
-            for coordinate, one in self._number_places()
-            if len(one.scores) > 2
-        }
-        low, high = np.array([*scores.values()]).reshape(-1, 2).T
-        return np.array([*scores], dtype=np.intp), low, high
-
-    def _coordinates(self, columns: Columns) -> tuple[Array, bool]:
-        """Coordinates with NaN where values are missing, and whether any is."""
-        names = self.used
-        maps = self.maps
-        starts = np.concatenate([[0], np.cumsum([each.width for each in maps])])
-        n = len(columns[names[0]].values)
-        Z = np.empty((n, len(self.source)))
-        numbers = self._number_places()
-        if numbers:
-            places = [place for place, _ in numbers]
-            values = self._number_values(columns)
-            Z[:, places] = apply_numbers([one for _, one in numbers], values)
-        for k, column_map in enumerate(maps):
+    def _coordinates(self, columns: Columns) -> Array:
+        """Coordinates (n, D), NaN where values are missing."""
+        starts = self.starts
+        Z = np.empty((len(columns[self.used[0]].values), len(self.source)))
+        if self._numbers:
+            places = [place for place, _ in self._numbers]
+            maps = [number_map for _, number_map in self._numbers]
+            Z[:, places] = apply_numbers(maps, self._number_values(columns))
+        for k, column_map in enumerate(self.maps):
+            column = columns[self.used[k]]
             if isinstance(column_map, LevelMap | DateMap):
-                Z[:, starts[k] : starts[k + 1]] = column_map.apply(columns[names[k]])
+                Z[:, starts[k] : starts[k + 1]] = column_map.apply(column)
             if isinstance(column_map, PastMap):
-                Z[:, starts[k + 1] - 1] = column_map.apply_swing(columns[names[k]])
+                Z[:, starts[k + 1] - 1] = column_map.apply_swing(column)
         missing = np.isnan(Z[:, starts[:-1]])
-        gaps = bool(missing.any())
         Z[:, starts[-1] : -1] = missing[:, self.indicators] * LEVEL_HEIGHT
-        height = np.full(len(maps), NEW_HEIGHT)
+        height = np.full(len(self.maps), NEW_HEIGHT)
         height[self.lone] = LEVEL_HEIGHT
         height[self.indicators] = 0.0
-        Z[:, -1] = (missing * height).max(axis=1) if gaps else 0.0
-        return Z, gaps
+        Z[:, -1] = (missing * height).max(axis=1)
+        return Z
 
-    def read(self, frame: Frame) -> Columns:
-        """The columns that are used, or what is wrong with them, by name."""
-        return self.checked(add_past(self._found(frame, self.used), frame))
-
-    def read_before_past(self, frame: Frame) -> Array:
-        """Values (n, p) of the columns whose past is used."""
-        names = self.with_past
-        columns = self.checked(self._found(frame, names), names)
-        return np.column_stack([columns[name].values for name in names])
-
-    def _found(self, frame: Frame, names: Sequence[str]) -> Columns:
-        """Those of some columns that a frame has."""
-        known = set(frame.columns)
-        return read_columns(frame, [name for name in names if name in known])
-
-    @property
-    def with_past(self) -> list[str]:
-        """Names of the columns whose past is used."""
-        return [
-            decision.name
-            for decision in self.decisions
-            if isinstance(decision.map, PastMap)
-        ]
+    def read(self, frame: Frame, names: Sequence[str] | None = None) -> Columns:
+        """The columns that are used, or some of them, or what is wrong with them, by name."""
+        wanted = self.used if names is None else names
+        present = set(frame.columns)
+        columns = read_columns(frame, [name for name in wanted if name in present])
+        return self.checked(add_past(columns, frame), wanted)
 
     def checked(self, columns: Columns, names: Sequence[str] | None = None) -> Columns:
         """The columns that are used, or some of them, each of the kind that it was."""
@@ -380,6 +353,13 @@ class Encoder:
 
     def table(self) -> dict[str, Labels]:
         """Everything that was decided, column by column."""
+        rows = [
+            {
+                **vars(decision),
+                "used": decision.map is not None,
+                "features": 0 if decision.map is None else decision.map.width,
+            }
+            for decision in self.decisions
+        ]
         fields = ("name", "kind", "used", "features", "missing", "low", "high", "note")
-        rows = [decision.summary() for decision in self.decisions]
         return {field: np.array([row[field] for row in rows]) for field in fields}

@@ -323,12 +323,11 @@ def _explain_block(
     sentence = np.full(order.shape, "", dtype=object)
     deviation = np.abs(Z - reasons.expected)
     deviation /= np.maximum(metric.scale[own], 1e-9)
-    places = np.concatenate([[0], np.cumsum([each.width for each in encoder.maps])])
     for place in np.unique(order).tolist():
         rows, ranks = np.nonzero(order == place)
         column = columns[names[place]]
         column_map = encoder.maps[place]
-        own_places = slice(places[place], places[place + 1])
+        own_places = slice(encoder.starts[place], encoder.starts[place + 1])
         coordinates = reasons.expected[rows, own_places]
         value[rows, ranks] = value_texts(column, rows)
         texts = expected_texts(column_map, column.kind, coordinates)
@@ -378,8 +377,7 @@ def _explain_block(
 def _empty_columns(encoder: Encoder, Z: Array) -> Mask:
     """Which used columns (n, p) are rather empty than not, by coordinates (n, D)."""
     is_empty = np.zeros((len(Z), len(encoder.maps)), dtype=bool)
-    begin = sum(each.width for each in encoder.maps)
-    gaps = Z[:, begin : begin + len(encoder.indicators)]
+    gaps = Z[:, encoder.starts[-1] : -1]
     is_empty[:, encoder.indicators] = gaps > LEVEL_HEIGHT / 2
     return is_empty
 

@@ -146,10 +146,9 @@ class LevelMap:
     singletons: float
 
     @classmethod
-    def learn(cls, found: dict[str, int]) -> LevelMap:
-        """The map of a column of texts that were found so often."""
-        levels = np.array(list(found))
-        counts = np.array(list(found.values()))
+    def learn(cls, texts: Sequence[str], counts: NDArray[np.intp]) -> LevelMap:
+        """The map of a column of different texts that were found so often (k,)."""
+        levels = np.array(texts)
         order = np.lexsort((levels, -counts))
         levels = levels[order]
         counts = counts[order]

@@ -501,7 +501,8 @@ class TableModel(OutlierMixin, BaseEstimator):
         times = known_times(frame, self.time)
         if moves is not None:
             times = np.where(moves, times, np.nan)
-        X = self.encoder_.read_before_past(frame)
+        columns = self.encoder_.read(frame, past.names)
+        X = np.column_stack([columns[name].values for name in past.names])
         made, after = past.columns(X, labels, times, in_order=in_order)
         return with_columns(frame, past.names, made), after
 
