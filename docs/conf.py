@@ -84,6 +84,6 @@ html_theme_options = {
 # Pages without pages below them have nothing to navigate.
 _single = (
     "index tables everyday page commands faq glossary quickstart choosing thresholds "
-    "time scale results maths"
+    "time scale results maths research"
 )
 html_sidebars: dict[str, list[str]] = {page: [] for page in _single.split()}
