@@ -54,6 +54,19 @@ def test_nothing_is_moved_where_nothing_is_known():
     np.testing.assert_array_equal(found, once.scores)
 
 
+def test_rows_beyond_the_far_score_stay_there_where_scores_saturate():
+    rng = np.random.default_rng(0)
+    gamma = rng.gamma(40.0, size=len(CODES)) / 40.0  # in units of the far score
+    once = Round(-gamma * np.exp(0.2 / (N - 1.0)), N - 1.0)
+    twice = Round(-gamma * np.exp(0.2 / (N - 2.0)), N - 2.0)
+    far = -np.ones(len(SIZES))
+    moved = on_equal_terms(once, twice, CODES, np.ones(len(CODES)), SIZES * 1.0, far)
+    beyond = once.scores < -1.0
+    assert 0.3 < beyond.mean() < 0.7
+    np.testing.assert_allclose(moved[beyond], once.scores[beyond], rtol=1e-12)
+    assert np.all(moved[~beyond] > once.scores[~beyond])
+
+
 def rows_of(codes):
     n = len(codes)
     content = np.random.default_rng(0).permutation(n)

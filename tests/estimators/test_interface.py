@@ -155,6 +155,7 @@ def test_without_a_rate_there_are_no_thresholds(method):
         lambda: model.predict(X, task=MACHINE),
         lambda: model.pvalues(X, task=MACHINE),
         lambda: model.select(X, task=MACHINE),
+        lambda: model.pvalues_together(X, task=MACHINE),
         lambda: model.predict_task(X),
         lambda: model.recalibrate(0.1),
     ):

@@ -19,6 +19,8 @@ next block, so depths are multiplied by that, once.
 
 Copies are not moved, nor anything where many rows have copies: rows of few values have
 scores of few values, and a threshold just above one of them lets all its rows through.
+Where scores saturate, rows beyond the far score are not moved either: a smaller odds
+would put them all on one side of it, and new rows are on both.
 """
 
 from __future__ import annotations
@@ -99,6 +101,7 @@ def on_equal_terms(
     if np.sum(weight[tied]) > _MOST_TIED * np.sum(weight[judged]):
         return once.scores
     values = once.scores / size
+    beyond_far = values <= -1.0
     fewer = twice.scores / size
     stretch = far is not None and saturates(values, weight)
     if stretch:
@@ -110,7 +113,10 @@ def on_equal_terms(
     total = np.maximum(counts[np.maximum(codes, 0)], once.kept)
     with np.errstate(divide="ignore", invalid="ignore"):
         factor = np.exp(-slope * (1.0 / once.kept - 1.0 / total))
-    moved = values * np.clip(factor, _LEAST, _MOST)
+    factor = np.clip(factor, _LEAST, _MOST)
+    if stretch:
+        factor = np.where(beyond_far, 1.0, factor)
+    moved = values * factor
     if later is not None:
         far_off = later.scores / size
         far_off = stretched(far_off) if stretch else far_off

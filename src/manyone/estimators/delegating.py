@@ -55,6 +55,7 @@ class Delegating:
         self, X: object, *, task: object = None
     ) -> tuple[Labels, Array]:
         """Tasks in `X` (S,), and the p-value of all rows of each together (S,)."""
+        self._inner._check_calibrated()
         rows = self._prepared(X, task=task)
         return self._inner._pvalues_together(**rows, source=self.together_source_)
 
@@ -107,3 +108,8 @@ class Delegating:
     def offset_(self) -> Array:
         """Threshold on the score of each task, shape (T,)."""
         return self._inner.offset_
+
+    @property
+    def alarm_rate_(self) -> Array:
+        """Alarm rate that each task really promises, shape (T,)."""
+        return self._inner.alarm_rate_

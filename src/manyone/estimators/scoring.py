@@ -181,12 +181,12 @@ class Scoring:
         theorem then, but it was measured (``benchmarks/bench_together.py``). All new
         rows share one model, so m of them count for m / (1 + m / (2 n)).
         """
+        self._check_calibrated()
         return self._pvalues_together(X, task, self.together_source_)
 
     def _pvalues_together(
         self, X: object, task: object, source: str
     ) -> tuple[Labels, Array]:
-        self._check_calibrated()
         if source != "exact":
             scores, codes, _ = self._claims(X, task, None, exact=False)
             present = np.unique(codes)
