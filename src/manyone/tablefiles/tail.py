@@ -17,8 +17,6 @@ from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Literal
 
-import numpy as np
-
 from manyone.tablefiles.columns import BadValues, TextColumns
 from manyone.tablefiles.ends import SIZE, Ends
 from manyone.tablefiles.reading import (
@@ -30,13 +28,13 @@ from manyone.tablefiles.reading import (
     typed_blocks,
 )
 from manyone.tablefiles.text import (
-    LONGEST_RECORD,
     Records,
-    TableFileError,
     TextReader,
     as_lines,
     begin_of_text,
     cut_records,
+    find_header,
+    whole_records,
 )
 from manyone.tablefiles.values import Kind, Style
 
@@ -171,7 +169,11 @@ class Tail:
                 self._file.raw.seek(0)
                 lines = as_lines(self._file.chunks(), self._file.name)
                 rest = b""
-        for records in self._whole_records(lines, rest):
+        line = self.consumed.lines + 1
+        for records in whole_records(lines, self._file.name, line, rest):
+            if records.unfinished and self._file.size is not None:
+                self.waits = True
+                return
             if reader is None:
                 reader, records = self._read_header(records)
             if reader is not None:
@@ -228,62 +230,28 @@ class Tail:
             self.fate = "changed" if is_long_enough else "shorter"
             self._ends = Ends()
 
-    def _whole_records(self, lines: Iterator[bytes], rest: bytes) -> Iterator[Records]:
-        """Records with an end; of a stream that is over, the last one too."""
-        for chunk in chain([b""], lines):
-            content = rest + chunk
-            records, end = cut_records(content)
-            rest = content[end:]
-            if len(records.end):
-                yield records
-            if len(rest) > LONGEST_RECORD:
-                raise self._open_quote()
-        if not rest.strip(b"\r\n\x1a"):  # an end-of-file mark of old editors
-            return
-        if self._file.size is not None:
-            self.waits = True
-            return
-        records, end = cut_records(rest + b"\n")
-        if end <= len(rest):
-            raise self._open_quote()
-        yield records
-
-    def _open_quote(self) -> TableFileError:
-        return TableFileError(
-            f"{self._file.name}: a quote opens after line {self.consumed.lines} and never "
-            "closes. Close it, or double it where it is part of the text."
-        )
-
     def _read_header(self, records: Records) -> tuple[TextReader | None, Records]:
-        """A reader that knows the header, and the records after it."""
-        blank = int(np.argmin(np.append(records.blank(), False)))
-        after_blank = records.after(blank)
-        if not len(after_blank.end):
-            self._consume(records.content)
-            return None, after_blank
-        line = self.consumed.lines + blank + 1
-        reader = TextReader(after_blank, self._file.name, line)
-        after_header = records.after(blank + 1)
-        size = len(records.content) - len(after_header.content)
-        self._consume(records.content[:size])
-        self.consumed = replace(
-            self.consumed,
-            header_size=self.consumed.size,
-            delimiter=reader.delimiter,
-        )
-        return reader, after_header
+        """A reader that knows the header, if it is there, and the records after it."""
+        line = self.consumed.lines + 1
+        reader, rest = find_header(records, self._file.name, line)
+        self._consume(records.content[: len(records.content) - len(rest.content)])
+        if reader is not None:
+            self.consumed = replace(
+                self.consumed,
+                header_size=self.consumed.size,
+                delimiter=reader.delimiter,
+            )
+        return reader, rest
 
-    def _reader_after(self, header: bytes) -> TextReader:
+    def _reader_after(self, header: bytes) -> TextReader | None:
         """A reader that goes on where the file was read to."""
         before = self.consumed
-        records, _ = cut_records(header)
-        blank = int(np.argmin(np.append(records.blank(), False)))
-        reader = TextReader(
-            records.after(blank), self._file.name, blank + 1, before.delimiter
-        )
-        reader.line = before.lines + 1
-        reader.row = before.rows
-        reader.encoding = before.encoding
+        records = cut_records(header)[0]
+        reader = find_header(records, self._file.name, 1, before.delimiter)[0]
+        if reader is not None:
+            reader.line = before.lines + 1
+            reader.row = before.rows
+            reader.encoding = before.encoding
         return reader
 
     def _parsed(self, reader: TextReader, records: Records) -> Block:

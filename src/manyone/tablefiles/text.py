@@ -7,7 +7,7 @@ import csv
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -21,7 +21,7 @@ _DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
 _NEWLINE, _RETURN, _QUOTE = b'\n\r"'
 _SNIFFED = 200  # records that the delimiter is found from
 _LONGEST_HEADER = 2**16  # bytes in which a line end is looked for
-LONGEST_RECORD = 2**26  # bytes; what is longer has a quote that never closes
+_LONGEST_RECORD = 2**26  # bytes; what is longer has a quote that never closes
 # The longer marks first: that of UTF-32 begins like that of UTF-16.
 _MARKS = {
     codecs.BOM_UTF32_LE: "utf-32-le",
@@ -63,18 +63,13 @@ def read_text(chunks: Iterable[bytes], name: str) -> Iterator[tuple[pl.DataFrame
     """
     reader = None
     line = 1
-    for records in _records(as_lines(chunks, name), name):
+    for records in whole_records(as_lines(chunks, name), name):
         if reader is None:
-            before = int(
-                np.argmin(np.append(records.blank(), False))
-            )  # blank lines at the top
-            line = line + before
-            records = records.after(before)
-            if not len(records.end):
-                continue
-            reader = TextReader(records, name, line)
-            records = records.after(1)
-        yield reader.parse(records), reader.delimiter
+            lines = records.content.count(b"\n")
+            reader, records = find_header(records, name, line)
+            line += lines
+        if reader is not None:
+            yield reader.parse(records), reader.delimiter
     if reader is None:
         raise TableFileError(f"{name} is empty. Give a table with a header and rows.")
 
@@ -92,11 +87,6 @@ class Records(NamedTuple):
     unfinished: bool = False  # the last one had no line end
 
     @property
-    def codes(self) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
-        """The bytes as numbers."""
-        return np.frombuffer(self.content, np.uint8)
-
-    @property
     def start(self) -> Codes:
         """Where each record begins."""
         return np.concatenate([[0], self.end[:-1] + 1])[: len(self.end)]
@@ -107,66 +97,90 @@ class Records(NamedTuple):
         rest = (self.content[at:], self.end[number:] - at, self.quoted[at:])
         return Records(*rest, self.unfinished)
 
-    def content_of(self, kept: Mask) -> bytes:
-        """The bytes of some records."""
-        if kept.all():
-            return self.content
-        return self.codes[np.repeat(kept, self.end - self.start + 1)].tobytes()
-
     def widths(self, delimiter: str) -> Codes:
         """Number of fields of each record."""
-        found = np.flatnonzero((self.codes == ord(delimiter)) & ~self.quoted)
-        return np.searchsorted(found, self.end) - np.searchsorted(found, self.start) + 1
+        is_delimiter = _codes(self.content) == ord(delimiter)
+        places = np.flatnonzero(is_delimiter & ~self.quoted)
+        starts = np.searchsorted(places, self.start)
+        return np.searchsorted(places, self.end) - starts + 1
 
     def blank(self) -> Mask:
         """Which records hold nothing at all."""
-        length = self.end - self.start
-        return (length == 0) | ((length == 1) & (self.codes[self.start] == _RETURN))
-
-    def stray_quote(self, delimiter: str) -> int | None:
-        """Position of the first quote that neither opens nor closes a field, if there is one."""
-        codes = self.codes
-        at = np.flatnonzero(self.codes == _QUOTE)
-        edges = [ord(delimiter), _NEWLINE, _QUOTE]
-        opens = (at[::2] == 0) | np.isin(codes[at[::2] - 1], edges)
-        closes = np.isin(codes[at[1::2] + 1], [*edges, _RETURN])
-        wrong = np.concatenate([at[::2][~opens], at[1::2][~closes]])
-        return int(wrong.min()) if len(wrong) else None
+        start = self.start
+        length = self.end - start
+        return (length == 0) | (
+            (length == 1) & (_codes(self.content)[start] == _RETURN)
+        )
 
 
-def _records(chunks: Iterable[bytes], name: str) -> Iterator[Records]:
-    """Cut text into whole records, chunk by chunk."""
-    rest = b""
-    line = 1
-    for chunk in chunks:
-        records, end = cut_records(rest + chunk)
-        rest = (rest + chunk)[end:]
+def _codes(content: bytes) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
+    """Bytes as numbers."""
+    return np.frombuffer(content, np.uint8)
+
+
+def whole_records(
+    lines: Iterable[bytes], name: str, line: int = 1, rest: bytes = b""
+) -> Iterator[Records]:
+    """Cut text into whole records, chunk by chunk; the last one may be unfinished.
+
+    Parameters
+    ----------
+    lines : iterable of bytes
+        See `as_lines`.
+    name : str
+        The file, for messages.
+    line : int
+        Number of the first line.
+    rest : bytes
+        Text before that of `lines`.
+    """
+    for chunk in chain([b""], lines):
+        content = rest + chunk
+        records, end = cut_records(content)
+        rest = content[end:]
         line += records.content.count(b"\n")
         if len(records.end):
             yield records
-        if len(rest) > LONGEST_RECORD:
-            break
-    if not rest.strip(b"\r\x1a"):  # an end-of-file mark of old editors
-        return
-    records, end = cut_records(rest + b"\n")
-    if end <= len(rest):
-        raise TableFileError(
-            f"{name}, line {line}: a quote opens here and never closes. Copy the file again if it "
-            "was cut off; else close the quote, or double it where it is part of the text."
-        )
-    yield records._replace(unfinished=True)
+        if len(rest) > _LONGEST_RECORD:
+            raise _open_quote(name, line)
+    if rest.strip(b"\r\n\x1a"):  # an end-of-file mark of old editors
+        last = rest + b"\n"
+        yield Records(last, np.array([len(rest)]), _in_quotes(last), unfinished=True)
+
+
+def _open_quote(name: str, line: int) -> TableFileError:
+    return TableFileError(
+        f"{name}, line {line}: a quote opens here and never closes. Copy the file again if it "
+        "was cut off; else close the quote, or double it where it is part of the text."
+    )
+
+
+def find_header(
+    records: Records, name: str, line: int, delimiter: str | None = None
+) -> tuple[TextReader | None, Records]:
+    """A reader that knows the header, if there is one yet, and the records after it."""
+    n_blank = int(np.argmin(np.append(records.blank(), False)))
+    records = records.after(n_blank)
+    if not len(records.end):
+        return None, records
+    return TextReader(records, name, line + n_blank, delimiter), records.after(1)
 
 
 def cut_records(content: bytes) -> tuple[Records, int]:
     """The whole records at the beginning of `content`, and where they end."""
-    codes = np.frombuffer(content, np.uint8)
-    quoted = np.zeros(len(codes), dtype=bool)
-    if b'"' in content:
-        # Sums wrap around at 256, which is even.
-        quoted = (np.cumsum(codes == _QUOTE, dtype=np.uint8) & 1).astype(bool)
-    lines = np.flatnonzero((codes == _NEWLINE) & ~quoted)
+    quoted = _in_quotes(content)
+    lines = np.flatnonzero((_codes(content) == _NEWLINE) & ~quoted)
     end = int(lines[-1]) + 1 if len(lines) else 0
     return Records(content[:end], lines, quoted[:end]), end
+
+
+def _in_quotes(content: bytes) -> Mask:
+    """Which bytes stand in quotes."""
+    if b'"' not in content:
+        return np.zeros(len(content), dtype=bool)
+    # Sums wrap around at 256, which is even.
+    is_odd = np.cumsum(_codes(content) == _QUOTE, dtype=np.uint8) & 1
+    return is_odd.astype(bool)
 
 
 def begin_of_text(beginning: bytes) -> int | None:
@@ -264,14 +278,23 @@ class TextReader:
         schema = dict.fromkeys(self.names, pl.String)
         self._refuse_stray_quotes(records)
         self._refuse_other_widths(records)
-        kept = ~records.blank()
+        is_blank = records.blank()
         lines = records.content.count(b"\n")
-        rows = int(kept.sum())
-        content = self._decoded(records.content_of(kept))
+        rows = int(np.sum(~is_blank))
+        content = records.content
+        if is_blank.any():
+            is_kept = np.repeat(~is_blank, records.end - records.start + 1)
+            content = _codes(content)[is_kept].tobytes()
+        content = self._decoded(content)
         table = pl.DataFrame(schema=schema)
         if rows:
-            form: dict[str, Any] = {"separator": self.delimiter, "null_values": [""]}
-            table = pl.read_csv(content, has_header=False, schema=schema, **form)
+            table = pl.read_csv(
+                content,
+                has_header=False,
+                schema=schema,
+                separator=self.delimiter,
+                null_values=[""],
+            )
         if len(table) != rows:  # two readers disagree: trust neither
             raise TableFileError(
                 f"{self.name}, lines {self.line} to {self.line + lines - 1}: {rows} rows by their "
@@ -282,11 +305,22 @@ class TextReader:
         return table
 
     def _refuse_stray_quotes(self, records: Records) -> None:
-        """Refuse quotes inside plain fields."""
-        if (at := records.stray_quote(self.delimiter)) is not None:
+        """Refuse quotes inside plain fields, and one that never closes."""
+        if len(records.quoted) and records.quoted[-1]:
+            raise _open_quote(self.name, self.line)
+        codes = _codes(records.content)
+        places = np.flatnonzero(codes == _QUOTE)
+        edges = [ord(self.delimiter), _NEWLINE, _QUOTE]
+        opening = places[::2]
+        closing = places[1::2]
+        opens = (opening == 0) | np.isin(codes[opening - 1], edges)
+        closes = np.isin(codes[closing + 1], [*edges, _RETURN])
+        stray = np.concatenate([opening[~opens], closing[~closes]])
+        if len(stray):
+            line = self._line(records, int(stray.min()))
             raise TableFileError(
-                f"{self.name}, line {self._line(records, at)}: a quote inside a field. Put the "
-                "whole field in quotes and double the quotes inside it."
+                f"{self.name}, line {line}: a quote inside a field. Put the whole field "
+                "in quotes and double the quotes inside it."
             )
 
     def _refuse_other_widths(self, records: Records) -> None:
