@@ -20,7 +20,7 @@ def values(texts, delimiter=",", bad_values="refuse", **others):
         {"x": texts, **others}, schema_overrides=dict.fromkeys(["x"], pl.String)
     )
     columns = TextColumns("rows.csv", {}, bad_values=bad_values)
-    columns.find_style(table, delimiter, *table.columns)
+    columns.find_style(table, delimiter, table.columns)
     columns.find_kinds(table, table.columns)
     found = columns.convert(table)["x"].to_list()
     columns.warn_of_bad()
@@ -167,6 +167,8 @@ def test_dates_in_a_form_that_is_named(tmp_path):
     form = {"when": "%m/%d/%Y %H:%M"}
     wanted = [datetime(2026, 1, 31, 9, 5), None, datetime(2026, 2, 1, 23)]
     assert read_table(path, time_formats=form)["when"].to_list() == wanted
+    (block,) = read_blocks(path, {}, time_formats=form)
+    assert block.table["when"].to_list() == wanted
     parquet = tmp_path / "rows.parquet"
     pl.read_csv(path).write_parquet(parquet)
     assert read_table(parquet, time_formats=form)["when"].to_list() == wanted

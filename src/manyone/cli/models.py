@@ -14,7 +14,6 @@ from manyone.files import locked
 from manyone.messages import shortlist
 from manyone.tablefiles import (
     BadValues,
-    Kind,
     Query,
     Source,
     TableFileError,
@@ -146,13 +145,11 @@ def tail_for(
     """What is new in a table for a model since it was read last."""
     from manyone.tables.reading import kinds_of, time_formats_of
 
-    time_formats = time_formats_of(model)
-    kinds: dict[str, Kind] = {**kinds_of(model), **dict.fromkeys(time_formats, "date")}
     return open_tail(
         source,
-        kinds,
+        kinds_of(model),
         before,
-        time_formats=time_formats,
+        time_formats=time_formats_of(model),
         bad_values=bad_values,
     )
 

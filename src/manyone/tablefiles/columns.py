@@ -73,10 +73,15 @@ class TextColumns:
     bad_cells: Counter[str] = field(default_factory=Counter)
     first_bad: list[str] = field(default_factory=list)
 
-    def find_style(self, table: pl.DataFrame, delimiter: str, *more: str) -> None:
-        """Find how decimals are written, from the columns of numbers and some more."""
-        numbers = {name for name, kind in self.kinds.items() if kind == "number"}
-        columns = [table[name] for name in table.columns if name in {*numbers, *more}]
+    def find_style(
+        self, table: pl.DataFrame, delimiter: str, unknown: Collection[str] = ()
+    ) -> None:
+        """Find how decimals are written, from columns of numbers and of unknown kind."""
+        columns = [
+            column
+            for column in table
+            if column.name in unknown or self.kinds.get(column.name) == "number"
+        ]
         # Numbers as machines write them only matter where others have commas.
         plain = [column for column in columns if _plain_numbers(column) is not None]
         plain_names = {column.name for column in plain} if delimiter != ";" else set()
@@ -111,9 +116,6 @@ class TextColumns:
     def find_kinds(self, table: pl.DataFrame, names: Collection[str]) -> None:
         """Find the kinds of some columns of a table of strings, from all values."""
         for name in counted([name for name in table.columns if name in names]):
-            if name in self.time_formats:
-                self.kinds[name] = "date"
-                continue
             plain = self._plain(table[name])
             if plain is not None and plain.null_count() < len(plain):
                 self.kinds[name] = "date" if plain.dtype.is_temporal() else "number"
@@ -130,7 +132,7 @@ class TextColumns:
             self.kinds[name] = verdict.kind
 
     def convert(self, table: pl.DataFrame, first_row: int = 0) -> pl.DataFrame:
-        """Strings as what they stand for.
+        """Strings as what they stand for; values of other types stay.
 
         Parameters
         ----------
@@ -146,24 +148,10 @@ class TextColumns:
         import polars as pl
 
         columns = [
-            self._converted(column, first_row)
+            self._converted(column, first_row) if column.dtype == pl.String else column
             for column in counted(table.get_columns())
         ]
         return pl.DataFrame(columns)
-
-    def convert_times(self, table: pl.DataFrame, first_row: int = 0) -> pl.DataFrame:
-        """A table of Parquet with the times that are texts and have a form."""
-        import polars as pl
-
-        names = [
-            name
-            for name in self.time_formats
-            if name in table.columns and table.schema[name] == pl.String
-        ]
-        self.kinds.update(dict.fromkeys(names, "date"))
-        return table.with_columns(
-            self._converted(table[name], first_row) for name in names
-        )
 
     def _converted(self, column: pl.Series, first_row: int) -> pl.Series:
         kind = self.kinds.get(column.name, "text")

@@ -111,31 +111,26 @@ def read_table(
     import polars as pl
 
     with opened(source) as file:
-        if file.is_typed:
-            table = pl.concat([table for table, _ in typed_blocks(file)])
-            _refuse_no_rows(len(table), file.name, need_rows)
-            columns = TextColumns(file.name, {}, time_formats, bad_values)
-            converted = columns.convert_times(table)
-            columns.warn_of_bad()
-            return converted
-        blocks = list(read_text(file.chunks(), file.name))
-    table = pl.concat([table for table, _ in blocks])
-    delimiter = blocks[0][1]
+        columns = file.columns(kinds, time_formats, bad_values)
+        parts = list(file.tables())
+    table = pl.concat([part for part, _, _ in parts])
+    delimiter = parts[0][1]
     _refuse_no_rows(len(table), file.name, need_rows)
-    wanted = [
+    names = [] if file.is_typed else table.columns
+    unknown = [
         name
-        for name in table.columns
-        if name not in kinds
+        for name in names
+        if name not in columns.kinds
         and name not in labels
-        and (find is None or name in find or name in time_formats)
+        and (find is None or name in find)
     ]
-    columns = TextColumns(file.name, dict(kinds), time_formats, bad_values)
-    columns.find_style(table, delimiter, *wanted)
-    columns.find_kinds(table, wanted)
+    columns.find_style(table, delimiter, unknown)
+    columns.find_kinds(table, unknown)
     converted = columns.convert(table)
     columns.warn_of_bad()
-    names = [name for name in table.columns if name in labels]
-    return converted.with_columns(label_column(table[name]) for name in names)
+    return converted.with_columns(
+        label_column(table[name]) for name in names if name in labels
+    )
 
 
 def read_blocks(
@@ -162,33 +157,19 @@ def read_blocks(
     Block
     """
     with opened(source) as file:
+        columns = file.columns(kinds, time_formats, bad_values)
         first_row = 0
-        empty = None
-        columns = TextColumns(file.name, dict(kinds), time_formats, bad_values)
-        parts = typed_blocks(file) if file.is_typed else _converted(file, columns)
-        for table, done in parts:
-            if file.is_typed:
-                table = columns.convert_times(table, first_row)
+        for table, delimiter, done in file.tables():
+            if len(table) and not first_row:
+                columns.find_style(table, delimiter)
+            converted = columns.convert(table, first_row)
             if len(table):
-                yield Block(table, first_row, done)
+                yield Block(converted, first_row, done)
             first_row += len(table)
-            empty = table.clear()
         _refuse_no_rows(first_row, file.name, need_rows)
-        if not first_row and empty is not None:
-            yield Block(empty, 0, None)
+        if not first_row:
+            yield Block(converted, 0, None)
         columns.warn_of_bad()
-
-
-def _converted(
-    file: OpenFile, columns: TextColumns
-) -> Iterator[tuple[pl.DataFrame, float | None]]:
-    """Blocks of a text file, with their columns as what they are."""
-    first_row = 0
-    for table, delimiter in read_text(file.chunks(), file.name):
-        if len(table) and not first_row:
-            columns.find_style(table, delimiter)
-        yield columns.convert(table, first_row), file.done()
-        first_row += len(table)
 
 
 class ParquetTable:
@@ -361,6 +342,26 @@ class OpenFile(NamedTuple):
     def done(self) -> float | None:
         """Share of the file that has been read."""
         return self.raw.tell() / max(self.size, 1) if self.size is not None else None
+
+    def columns(
+        self,
+        kinds: Mapping[str, Kind],
+        time_formats: Mapping[str, str],
+        bad_values: BadValues,
+    ) -> TextColumns:
+        """How its texts are read; of typed values only times have to be."""
+        dates: dict[str, Kind] = dict.fromkeys(time_formats, "date")
+        known = dates if self.is_typed else {**kinds, **dates}
+        return TextColumns(self.name, known, time_formats, bad_values)
+
+    def tables(self) -> Iterator[tuple[pl.DataFrame, str, float | None]]:
+        """Blocks of rows, the delimiter of a text, and the share read with each."""
+        if self.is_typed:
+            for table, done in typed_blocks(self):
+                yield table, "", done
+            return
+        for table, delimiter in read_text(self.chunks(), self.name):
+            yield table, delimiter, self.done()
 
     def chunks(self) -> Iterator[bytes]:
         """The bytes of the file, unpacked where it is compressed."""

@@ -146,9 +146,7 @@ class Tail:
                 self.consumed = Consumed(
                     rows=first_row + len(batch), digest=self._ends.digest
                 )
-                yield Block(
-                    self._columns.convert_times(batch, first_row), first_row, None
-                )
+                yield Block(self._columns.convert(batch, first_row), first_row, None)
 
     # ---------------------------------------------------------------------------------- text
 
@@ -319,5 +317,5 @@ def open_tail(
     Tail
     """
     with opened(source) as file:
-        columns = TextColumns(file.name, dict(kinds), time_formats, bad_values)
+        columns = file.columns(kinds, time_formats, bad_values)
         yield Tail(file, columns, None if str(source) == STREAM else before)
