@@ -7,7 +7,7 @@ from fleets import machine_tables
 from manyone import TableModel
 from manyone.alerts.evidence import LeftOut
 from manyone.tables.frames import as_table
-from manyone.tables.incidents import answers_of, findings_of, scored_block
+from manyone.tables.incidents import findings_of, scored_block
 
 pl = pytest.importorskip("polars")
 pd = pytest.importorskip("pandas")
@@ -61,10 +61,8 @@ def test_blocks_of_scores_show_what_the_whole_table_shows(model_and_table):
     frame = pl.from_pandas(table)
     blocks = []
     for first in range(0, len(frame), 70):
-        block = frame[first : first + 70]
-        scores = model.score(block).with_columns(pl.col("row") + first)
-        answers = answers_of(model, scores, first)
-        blocks.append(scored_block(model, as_table(block), answers, first))
+        block = as_table(frame[first : first + 70])
+        blocks.append(scored_block(model, block, model._answer(block), first))
     joined = findings_of(model, blocks).incidents
     whole = model.incidents(frame)
     assert [i.worst_row for i in joined] == whole["worst_row"].to_list()

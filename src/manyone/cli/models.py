@@ -18,16 +18,16 @@ from manyone.tablefiles import (
     Source,
     TableFileError,
     open_tail,
-    read_blocks,
     read_table,
 )
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from manyone.tablefiles import Block, Consumed, Tail
+    from manyone.tablefiles import Consumed, Tail
     from manyone.tables import TableModel
     from manyone.tables.errors import TableError
+    from manyone.tables.worth import Worth
 
 Model = Annotated[Path, typer.Argument(help="File that manyone fit wrote.")]
 AtLeast = Annotated[
@@ -104,32 +104,12 @@ def rows_for(
     bad_values, need_rows
         As in :func:`manyone.tablefiles.read_table`.
     """
-    from manyone.tables.reading import kinds_of, time_formats_of
+    from manyone.tables.reading import file_columns
 
     return read_table(
         source,
-        kinds=kinds_of(model),
+        **file_columns(model),
         find=find,
-        time_formats=time_formats_of(model),
-        bad_values=bad_values,
-        need_rows=need_rows,
-    )
-
-
-def blocks_for(
-    model: TableModel,
-    source: Source,
-    *,
-    bad_values: BadValues = "refuse",
-    need_rows: bool = True,
-) -> Iterator[Block]:
-    """A table for a model, block by block; parameters as in `rows_for`."""
-    from manyone.tables.reading import kinds_of, time_formats_of
-
-    return read_blocks(
-        source,
-        kinds_of(model),
-        time_formats=time_formats_of(model),
         bad_values=bad_values,
         need_rows=need_rows,
     )
@@ -143,15 +123,10 @@ def tail_for(
     bad_values: BadValues = "refuse",
 ) -> AbstractContextManager[Tail]:
     """What is new in a table for a model since it was read last."""
-    from manyone.tables.reading import kinds_of, time_formats_of
+    from manyone.tables.reading import file_columns
 
-    return open_tail(
-        source,
-        kinds_of(model),
-        before,
-        time_formats=time_formats_of(model),
-        bad_values=bad_values,
-    )
+    columns = file_columns(model)
+    return open_tail(source, before=before, bad_values=bad_values, **columns)
 
 
 @contextmanager
@@ -262,22 +237,17 @@ def named_values(option: str, given: Sequence[str] | None) -> dict[str, str]:
 
 def asked_worth(
     model: TableModel, at_least: Sequence[str] | None, direction: Sequence[str] | None
-) -> dict[str, dict[str, str]]:
-    """The options --at-least and --direction, checked, as Python takes them."""
+) -> Worth | None:
+    """What the options --at-least and --direction call worth an alarm."""
     from manyone.tables.worth import Worth
 
-    asked = {
-        "at_least": named_values("--at-least", at_least),
-        "direction": named_values("--direction", direction),
-    }
+    smallest = named_values("--at-least", at_least)
+    ways = named_values("--direction", direction)
     try:
-        Worth.of(model, **asked)
+        return Worth.of(model, smallest, ways)
     except ValueError as error:
-        text = str(error)
-        for name in asked:
-            text = text.replace(f"{name}:", f"--{name.replace('_', '-')}:", 1)
-        raise InputError(text) from error
-    return asked
+        text = str(error).replace("at_least:", "--at-least:", 1)
+        raise InputError(text.replace("direction:", "--direction:", 1)) from error
 
 
 def check_limit(task_rate_limit: float | None, alarm_rate: float) -> None:

@@ -21,13 +21,11 @@ from __future__ import annotations
 
 import json
 import time
-import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -52,7 +50,6 @@ from manyone.cli.models import (
     Sql,
     about,
     asked_worth,
-    blocks_for,
     chosen_columns,
     load_model,
     promised_rate,
@@ -67,6 +64,7 @@ from manyone.tablefiles import (
     Source,
     check_output,
     check_place,
+    read_blocks,
     table_writer,
 )
 
@@ -76,6 +74,8 @@ if TYPE_CHECKING:
     from manyone.alerts.incidents import Findings
     from manyone.tables import TableModel
     from manyone.tables.incidents import ScoredBlock
+    from manyone.tables.past import TablePast
+    from manyone.tables.worth import Worth
 
 Unknown = Literal["pooled", "error", "skip"]
 _STREAM = Path("-")
@@ -140,112 +140,123 @@ def score(
         refuse_same("--incidents", incidents, model, source, out)
         if incidents in (_STREAM, out):
             raise InputError(f"--incidents {incidents}: name another file.")
-    table_model = load_model(model)
-    totals = _Totals(promised_rate(table_model) if fdr is None else None)
-    worth = asked_worth(table_model, at_least, direction)
-    ask = {"explain": explain, "fdr": fdr, "unknown": unknown, **worth}
-    evidence = _Evidence(table_model, fdr is None, any(worth.values()))
-    needs_evidence = incidents is not None or as_json or exit_code
+    fitted = load_model(model)
+    totals = _Totals(promised_rate(fitted) if fdr is None else None)
+    scoring = _Scoring(
+        fitted,
+        source,
+        explain,
+        fdr,
+        keep or [],
+        unknown,
+        worth=asked_worth(fitted, at_least, direction),
+        gathers=incidents is not None or as_json or exit_code,
+    )
     with table_writer(out) as add, _bar(whole=fdr is not None) as update:
-        blocks = _blocks(table_model, source, fdr is not None, bad_values)
-        for block in _with_past(table_model, source, blocks):
-            scores = _scores(table_model, block, source, keep or [], ask)
+        for block in _blocks(fitted, source, fdr is not None, bad_values):
+            scores = scoring.scores(block)
             totals.count(scores, len(block.table))
-            if needs_evidence:
-                evidence.add(block, scores)
             add(scores)
             update(totals.rows, round(totals.rows / block.done) if block.done else None)
-    totals.warn(table_model, source)
-    if incidents is not None:
+    totals.warn(fitted, source)
+    findings = scoring.findings() if scoring.gathers else None
+    if findings is not None and incidents is not None:
         with table_writer(incidents) as add:
-            add(evidence.table())
-    if as_json:
+            add(_incidents(fitted, findings))
+    if findings is not None and as_json:
         summary = {"model": str(model), "table": str(source), **totals.summary(out)}
-        typer.echo(json.dumps(summary | evidence.summary()))
+        summary |= _findings_summary(fitted, findings)
+        typer.echo(json.dumps(summary, default=datetime.isoformat))
     else:
         totals.show(out)
-        if needs_evidence:
-            typer.echo(evidence.sentence(), err=out == _STREAM)
+        if findings is not None:
+            typer.echo(_findings_sentence(findings), err=out == _STREAM)
         if incidents is not None:
             typer.echo(f"Incidents: {incidents}", err=out == _STREAM)
-    if exit_code and evidence.findings.stands_out:
+    if exit_code and findings is not None and findings.stands_out:
         raise typer.Exit(STANDS_OUT)
 
 
-class _Evidence:
-    """Blocks of scored rows, and what they show together."""
+@dataclass
+class _Scoring:
+    """Scores block after block, whose rows follow one another in time."""
 
-    def __init__(self, model: TableModel, by_rate: bool, by_worth: bool) -> None:
-        self._model = model
-        self._by_rate = by_rate
-        self._by_worth = by_worth
-        self._blocks: list[ScoredBlock] = []
+    model: TableModel
+    source: Source
+    explain: int
+    fdr: float | None
+    keep: Sequence[str]
+    unknown: Unknown
+    worth: Worth | None
+    #: Whether what incidents need of the blocks is kept.
+    gathers: bool
+    past: TablePast | None = None
+    blocks: list[ScoredBlock] = field(default_factory=list)
 
-    def add(self, block: Block, scores: pl.DataFrame) -> None:
-        """Take a block of rows with its scores."""
+    def scores(self, block: Block) -> pl.DataFrame:
+        """Scores of a block of rows, counted from the beginning of the file."""
+        import polars as pl
+
         from manyone.tables.frames import as_table
-        from manyone.tables.incidents import answers_of, scored_block
+        from manyone.tables.incidents import scored_block
         from manyone.tables.worth import is_evidence
 
-        answers = answers_of(self._model, scores, block.first_row)
-        frame = as_table(block.table)
-        counts = is_evidence(self._model, answers) if self._by_worth else None
-        scored = scored_block(
-            self._model, frame, answers, block.first_row, counts=counts
-        )
-        self._blocks.append(scored)
+        names = chosen_columns("--keep", self.keep, block.table, self.source)
+        model = self.model
+        with about(self.source, block.first_row):
+            frame, self.past = model.with_past(as_table(block.table), self.past)
+            answers = model._answer(frame, self.fdr, self.unknown, self.worth)
+            scores: pl.DataFrame = model._scores(frame, answers, self.explain, names)
+        if self.gathers:
+            counts = None if self.worth is None else is_evidence(model, answers)
+            self.blocks.append(
+                scored_block(model, frame, answers, block.first_row, counts=counts)
+            )
+        return scores.with_columns(pl.col("row") + block.first_row)
 
-    @cached_property
     def findings(self) -> Findings:
         """What all blocks show together."""
         from manyone.tables.incidents import findings_of
 
-        return findings_of(self._model, self._blocks, by_rate=self._by_rate)
-
-    def table(self) -> pl.DataFrame:
-        """Incidents, most telling first."""
-        import narwhals.stable.v2 as nw
-        import polars as pl
-
-        from manyone.tables.incidents import incident_table
-
-        like = nw.from_native(pl.DataFrame(), eager_only=True)
-        table: pl.DataFrame = incident_table(self._model, like, self.findings)
-        return table
-
-    def summary(self) -> dict[str, Any]:
-        """For machines."""
-        findings = self.findings
-        first = self.table().head(_INCIDENTS_IN_JSON)
-        return {
-            "stands_out": findings.stands_out,
-            "more_alarms_than_chance": findings.more_than_chance,
-            "most_alarms_by_chance": findings.most_by_chance if self._by_rate else None,
-            "incidents_standing_out": len(findings.outstanding),
-            "incidents": [
-                {name: _json_value(value) for name, value in line.items()}
-                for line in first.iter_rows(named=True)
-            ],
-        }
-
-    def sentence(self) -> str:
-        """For people."""
-        findings = self.findings
-        if len(findings.outstanding) > 0:
-            names = [findings.tasks.names[i.task] for i in findings.outstanding]
-            number = plural(len(names), "incident")
-            verb = "stands" if len(names) == 1 else "stand"
-            different = list(dict.fromkeys(names))
-            return f"{number} {verb} out: {shortlist(different, 3)}."
-        if findings.more_than_chance:
-            most = findings.most_by_chance
-            return f"More alarms than chance explains, which is up to {most:,}."
-        return "Nothing stands out from chance."
+        return findings_of(self.model, self.blocks, by_rate=self.fdr is None)
 
 
-def _json_value(value: Any) -> Any:
-    """A value as JSON has it; dates as text."""
-    return value.isoformat() if isinstance(value, datetime) else value
+def _incidents(model: TableModel, findings: Findings) -> pl.DataFrame:
+    """Incidents as a table, most telling first."""
+    import narwhals.stable.v2 as nw
+    import polars as pl
+
+    from manyone.tables.incidents import incident_table
+
+    like = nw.from_native(pl.DataFrame(), eager_only=True)
+    table: pl.DataFrame = incident_table(model, like, findings)
+    return table
+
+
+def _findings_summary(model: TableModel, findings: Findings) -> dict[str, object]:
+    """What stands out, for machines."""
+    by_rate = findings.rate is not None
+    return {
+        "stands_out": findings.stands_out,
+        "more_alarms_than_chance": findings.more_than_chance,
+        "most_alarms_by_chance": findings.most_by_chance if by_rate else None,
+        "incidents_standing_out": len(findings.outstanding),
+        "incidents": _incidents(model, findings).head(_INCIDENTS_IN_JSON).to_dicts(),
+    }
+
+
+def _findings_sentence(findings: Findings) -> str:
+    """What stands out, for people."""
+    if len(findings.outstanding) > 0:
+        names = [findings.tasks.names[i.task] for i in findings.outstanding]
+        number = plural(len(names), "incident")
+        verb = "stands" if len(names) == 1 else "stand"
+        different = list(dict.fromkeys(names))
+        return f"{number} {verb} out: {shortlist(different, 3)}."
+    if findings.more_than_chance:
+        most = findings.most_by_chance
+        return f"More alarms than chance explains, which is up to {most:,}."
+    return "Nothing stands out from chance."
 
 
 @contextmanager
@@ -263,44 +274,13 @@ def _blocks(
     model: TableModel, source: Source, whole: bool, bad_values: BadValues
 ) -> Iterator[Block]:
     """The table in blocks; or at once, where rows are compared with one another."""
+    from manyone.tables.reading import file_columns
+
     if whole:
         table = rows_for(model, source, bad_values=bad_values, need_rows=False)
-        yield Block(table, 0, 1.0)
-    else:
-        yield from blocks_for(model, source, bad_values=bad_values, need_rows=False)
-
-
-def _with_past(
-    model: TableModel, source: Source, blocks: Iterable[Block]
-) -> Iterator[Block]:
-    """Blocks whose rows carry their past, where the model asks for it."""
-    from manyone.tables.frames import as_table
-
-    past = None
-    for block in blocks:
-        with about(source, block.first_row):
-            frame, past = model.with_past(as_table(block.table), past)
-        yield block._replace(table=frame.to_native())
-
-
-def _scores(
-    model: TableModel,
-    block: Block,
-    source: Source,
-    keep: list[str],
-    ask: dict[str, Any],
-) -> pl.DataFrame:
-    """Scores of a block of rows, counted from the beginning of the file."""
-    import polars as pl
-
-    from manyone.tables.errors import SkippedRowsWarning
-
-    kept_names = chosen_columns("--keep", keep, block.table, source)
-    with about(source, block.first_row), warnings.catch_warnings():
-        # The totals count what is skipped, over all blocks.
-        warnings.simplefilter("ignore", SkippedRowsWarning)
-        scores: pl.DataFrame = model.score(block.table, keep=kept_names, **ask)
-    return scores.with_columns(pl.col("row") + block.first_row)
+        return iter([Block(table, 0, 1.0)])
+    columns = file_columns(model)
+    return read_blocks(source, **columns, bad_values=bad_values, need_rows=False)
 
 
 @dataclass

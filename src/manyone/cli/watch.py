@@ -183,12 +183,11 @@ def watch(
     if notify_test:
         _send_test(channel, state)
         return
-    from manyone.tables.worth import Worth
     from manyone.watch.store import open_store
 
     begin = clock.monotonic()
     fitted = load_model(model)
-    worth = Worth.of(fitted, **asked_worth(fitted, at_least, direction))
+    worth = asked_worth(fitted, at_least, direction)
     given = _read_answers(feedback)
     mutes = None if mute is None else _read_mutes(mute, fitted)
     with open_store(state) as store:

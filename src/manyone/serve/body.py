@@ -9,7 +9,7 @@ import polars as pl
 from manyone.tablefiles import TableFileError, read_table
 from manyone.tables import TableModel
 from manyone.tables.errors import TableError
-from manyone.tables.reading import kinds_of, time_formats_of
+from manyone.tables.reading import file_columns
 from manyone.tables.records import names_of_columns, shown, table_of_records
 
 #: Bytes of a body, and rows, that are taken at most.
@@ -84,9 +84,8 @@ def _rows_of_csv(model: TableModel, body: bytes) -> pl.DataFrame:
     try:
         return read_table(
             body,
-            kinds=kinds_of(model),
+            **file_columns(model),
             find=(),
-            time_formats=time_formats_of(model),
             need_rows=False,
         )
     except TableFileError as error:

@@ -15,19 +15,15 @@ from manyone._types import Array, Codes, Labels, Mask
 from manyone.alerts.evidence import LeftOut
 from manyone.alerts.incidents import Findings
 from manyone.alerts.values import Rows, Tasks
-from manyone.data.labels import find
 from manyone.data.rows import MISSING
 from manyone.messages import label_text
 from manyone.tables.answers import BASES, Answers
 from manyone.tables.explain import explain_rows
 from manyone.tables.frames import (
-    as_table,
     like,
     read_column,
-    task_labels,
     times_of,
 )
-from manyone.tables.reading import labels_like
 
 if TYPE_CHECKING:
     from manyone.tables.model import TableModel
@@ -254,31 +250,6 @@ def _schema(model: TableModel, rows: Rows) -> dict[str, nw.dtypes.DType]:
         "worst_row": nw.Int64() if rows.ids is None else nw.String(),
         "reason": nw.String(),
     }
-
-
-def answers_of(model: TableModel, scores: Any, first_row: int = 0) -> Answers:
-    """The answers that a table of scores holds, see `TableModel.score`.
-
-    Parameters
-    ----------
-    model : TableModel
-    scores : data frame
-    first_row : int
-        Number of the first row of the block that was scored.
-    """
-    frame = as_table(scores)
-    basis = np.searchsorted(BASES, frame.get_column("basis").to_numpy().astype(str))
-    labels = task_labels(frame, ["task"])
-    codes = find(labels_like(labels, model.tasks_, ["task"]), model.tasks_)[0]
-    return Answers(
-        labels=labels,
-        rows=frame.get_column("row").to_numpy().astype(np.intp) - first_row,
-        codes=np.where(BASES[basis] == "unknown", MISSING, codes),
-        score=frame.get_column("score").to_numpy().astype(np.float64),
-        p_value=frame.get_column("p_value").to_numpy().astype(np.float64),
-        alarm=frame.get_column("alarm").to_numpy().astype(bool),
-        basis=basis.astype(np.intp),
-    )
 
 
 def _moments(when: Array, rows: Rows) -> Labels:

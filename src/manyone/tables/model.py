@@ -325,20 +325,35 @@ class TableModel(OutlierMixin, BaseEstimator):
         check_is_fitted(self)
         check_scalar(explain, "explain", Integral, min_val=0)
         frame = self._table(table)
-        kept_names = names_of(keep)
-        refuse_missing_columns(frame, keep=kept_names)
-        answers = self._answer(frame, fdr, unknown)
         worth = Worth.of(self, at_least, direction)
-        if worth is not None:
-            answers = worth.applied(self, frame, answers)
+        answers = self._answer(frame, fdr, unknown, worth)
         skipped = len(frame) - len(answers.rows)
         if skipped:
             warn_user(
                 f"{plural(skipped, 'row')} of unknown tasks skipped.",
                 SkippedRowsWarning,
             )
+        return self._scores(frame, answers, explain, names_of(keep))
+
+    def _answer(
+        self,
+        frame: Frame,
+        fdr: float | None = None,
+        unknown: str = "pooled",
+        worth: Worth | None = None,
+    ) -> Answers:
+        """What the model says of the rows of a frame that carries their past."""
+        claims = claimed_tasks(frame, self.task_columns, self.tasks_, unknown)
+        answers = answer_rows(self, frame, claims, fdr)
+        return answers if worth is None else worth.applied(self, frame, answers)
+
+    def _scores(
+        self, frame: Frame, answers: Answers, explain: int, keep: Sequence[str]
+    ) -> Table:
+        """Answers as the table that `score` returns."""
+        refuse_missing_columns(frame, keep=keep)
         reasons = alarm_reasons(self, frame, answers, explain)
-        return as_output(frame, answers, kept_names, reasons, self.task_columns)
+        return as_output(frame, answers, keep, reasons, self.task_columns)
 
     def predict(self, table: Table) -> NDArray[np.int_]:
         """-1 for rows that raise an alarm, 1 for others, shape (n,)."""
@@ -384,7 +399,7 @@ class TableModel(OutlierMixin, BaseEstimator):
 
     def _answers(self, table: Table) -> Answers:
         check_is_fitted(self)
-        return self._answer(self._table(table), None, "pooled")
+        return self._answer(self._table(table))
 
     def _table(self, table: Table) -> Frame:
         """A table whose rows carry their past, where the model asks for it."""
@@ -417,12 +432,9 @@ class TableModel(OutlierMixin, BaseEstimator):
         """
         check_is_fitted(self)
         frame = self._table(table)
-        answers = self._answer(frame, None, "pooled")
         worth = Worth.of(self, at_least, direction)
-        counts = None
-        if worth is not None:
-            answers = worth.applied(self, frame, answers)
-            counts = is_evidence(self, answers)
+        answers = self._answer(frame, worth=worth)
+        counts = None if worth is None else is_evidence(self, answers)
         block = scored_block(self, frame, answers, counts=counts)
         return incident_table(self, frame, findings_of(self, [block]))
 
@@ -506,10 +518,6 @@ class TableModel(OutlierMixin, BaseEstimator):
         made, after = past.columns(X, labels, times, in_order=in_order)
         return with_columns(frame, past.names, made), after
 
-    def _answer(self, frame: Frame, fdr: float | None, unknown: str) -> Answers:
-        claims = claimed_tasks(frame, self.task_columns, self.tasks_, unknown)
-        return answer_rows(self, frame, claims, fdr)
-
     def evaluate(self, table: Table, *, outlier: str) -> Table:
         """How well labelled rows are told apart, over all and for each task.
 
@@ -531,7 +539,7 @@ class TableModel(OutlierMixin, BaseEstimator):
         frame = self._table(table)
         refuse_no_rows(frame)
         refuse_missing_columns(frame, outlier=[outlier])
-        answers = self._answer(frame, None, "pooled")
+        answers = self._answer(frame)
         return evaluate_answers(frame, answers, read_yes_no(frame, outlier), self)
 
     # -------------------------------------------------------------------------------------- upkeep

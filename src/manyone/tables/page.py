@@ -79,7 +79,7 @@ def report_of(
     remarks: tuple[str, ...] = ()
     if table is not None:
         frame = model._table(table)
-        answers = model._answer(frame, None, "pooled")
+        answers = model._answer(frame)
         block = scored_block(model, frame, answers)
         findings = findings_of(model, [block])
         gaps = _gaps(model, frame[answers.rows.tolist()], findings)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 
@@ -396,18 +396,30 @@ def _refuse_rows_without_task(
         )
 
 
-def kinds_of(model: TableModel) -> dict[str, Kind]:
-    """What the columns of a text file have to be for a model; others stay texts."""
-    columns = model.columns_
-    used = zip(
-        columns["name"].tolist(), columns["kind"].tolist(), columns["used"], strict=True
-    )
-    kinds: dict[str, Kind] = {name: kind for name, kind, is_used in used if is_used}
-    return kinds | dict.fromkeys(model.task_columns, "text")
+class FileColumns(TypedDict):
+    """What is known of the columns of a text file.
+
+    Attributes
+    ----------
+    kinds : dict
+        What they have to be; others stay texts.
+    time_formats : dict
+        How times are written, where a model was told so.
+    """
+
+    kinds: dict[str, Kind]
+    time_formats: dict[str, str]
 
 
-def time_formats_of(model: TableModel) -> dict[str, str]:
-    """How the times of text files are written, where the model was told so."""
-    if model.time is None or model.time_format_ is None:
-        return {}
-    return {model.time: model.time_format_}
+def file_columns(model: TableModel) -> FileColumns:
+    """How to read a text file for a model."""
+    names = model.columns_["name"].tolist()
+    pairs = zip(names, model.columns_["kind"].tolist(), strict=True)
+    kinds: dict[str, Kind] = {
+        name: kind for name, kind in pairs if name in model.encoder_.used
+    }
+    kinds |= dict.fromkeys(model.task_columns, "text")
+    time_formats = {}
+    if model.time is not None and model.time_format_ is not None:
+        time_formats[model.time] = model.time_format_
+    return {"kinds": kinds, "time_formats": time_formats}
