@@ -37,7 +37,7 @@ from manyone._types import Array
 from manyone.datasets import load_coil100, load_faces, load_keystrokes, load_mnist
 from manyone.experiments import Plan, run
 from manyone.experiments.data import DATASETS, draw, names
-from manyone.experiments.methods import DEFAULT, Method, fault_methods, ours
+from manyone.experiments.methods import DEFAULT, Method, compared, ours
 from manyone.experiments.protocols import POSITIVE, Protocol, member_aucs
 
 SETS = names("faults")
@@ -72,8 +72,8 @@ def verdict(ok: bool, words: str) -> bool:
 
 def faults(seeds: int, out: Path) -> bool:
     """Everything that `manyone reproduce --protocol faults` runs, but for our other methods."""
-    compared = fault_methods().values()
-    only = tuple(m.name for m in compared if m.family == "auto" or not ours(m.name))
+    methods = compared("faults")
+    only = tuple(m.name for m in methods if m.family == "auto" or not ours(m.name))
     workers = joblib.effective_n_jobs(None)
     outcomes = run(Plan(SETS, ("faults",), seeds, only=only), out, workers=workers)
     aucs: dict[tuple[str, str], Array] = {}
@@ -190,33 +190,26 @@ def choosing(seeds: int, out: Path) -> bool:
 def contamination(seeds: int, out: Path) -> bool:
     """AUC lost to faults among the training rows, of `auto` and of rivals as they are used."""
     aucs = {}
-    for (name, setting), method in fault_methods().items():
-        if (
-            setting == DEFAULT
-            and (name == "auto (faults)" or not ours(name))
-            and method.quick
-        ):
-            jobs = [(data, seed, method) for data in SETS for seed in range(seeds)]
-            candidates = (
-                np.array(_parallel(drop, jobs))
-                .reshape(len(SETS), seeds, 2)
-                .mean(axis=0)
-            )
-            aucs[name] = clean, dirty = candidates.T
-            print(
-                f"{name:50s} lost {shown(clean - dirty)}, left {shown(dirty)}",
-                flush=True,
-            )
+    for method in compared("faults"):
+        is_compared = method.name == "auto (faults)" or not ours(method.name)
+        if method.setting == DEFAULT and is_compared and method.quick:
+            jobs = [(name, seed, method) for name in SETS for seed in range(seeds)]
+            drops = np.array(_parallel(drop, jobs)).reshape(len(SETS), seeds, 2)
+            clean, dirty = drops.mean(axis=0).T
+            aucs[method.name] = (clean, dirty)
+            lost = shown(clean - dirty)
+            print(f"{method.name:50s} lost {lost}, left {shown(dirty)}", flush=True)
     clean, dirty = aucs.pop("auto (faults)")
-    lost = {name: (pair[0] - pair[1]).mean() for name, pair in aucs.items()}
+    losses = {name: (pair[0] - pair[1]).mean() for name, pair in aucs.items()}
     best = max(aucs, key=lambda name: aucs[name][0].mean())
     most = max(aucs, key=lambda name: aucs[name][1].mean())
-    least = min(lost, key=lambda name: lost[name])
+    least = min(losses, key=lambda name: losses[name])
     words = f"auto (faults) loses {shown(clean - dirty)}; the best rival on clean rows"
-    print(f"the rival that loses least, {least}, loses {lost[least]:.2f}")
+    print(f"the rival that loses least, {least}, loses {losses[least]:.2f}")
     results = [
         verdict(
-            (clean - dirty).mean() <= lost[best], f"{words}, {best}, {lost[best]:.2f}"
+            (clean - dirty).mean() <= losses[best],
+            f"{words}, {best}, {losses[best]:.2f}",
         ),
         verdict(
             dirty.mean() > aucs[most][1].mean(),

@@ -11,8 +11,8 @@ from manyone import JointOCKSR
 from manyone.calibration.folds import halved_splits
 from manyone.data.rows import training_rows
 from manyone.estimators import METHODS
-from manyone.experiments import methods
-from manyone.experiments.methods import AS_IN_PAPER, Method, _chosen, not_installed, own
+from manyone.experiments import Plan, methods
+from manyone.experiments.methods import AS_IN_PAPER, Method, _chosen, own
 from manyone.experiments.rivals.base import Rival
 from manyone.metrics import task_aucs
 
@@ -154,17 +154,17 @@ def test_rivals_need_tasks_to_hold_out(blobs):
 
 
 def test_rivals_that_are_not_installed_are_named(monkeypatch):
-    everything = set(methods()) | set(not_installed("seen"))
+    everything = set(methods()) | set(Plan().missing)
     module = sys.modules[
         "manyone.experiments.methods"
     ]  # the package has a function of that name
     monkeypatch.setattr(module, "find_spec", lambda name: None)
-    assert set(not_installed("seen")) == {
+    assert set(Plan().missing) == {
         "ECOD (PyOD)",
         "KPCA (PyOD)",
         "GroupedPredictor (scikit-lego)",
     }
-    assert set(methods()) == everything - set(not_installed("seen"))
+    assert set(methods()) == everything - set(Plan().missing)
 
 
 @pytest.mark.filterwarnings("ignore")

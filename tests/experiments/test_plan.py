@@ -1,6 +1,5 @@
 """What is declared, and what a stored cell is known by."""
 
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,9 +10,8 @@ from manyone.estimators import METHODS
 from manyone.experiments import Cell, Plan, methods
 from manyone.experiments import plan as declared
 from manyone.experiments.cells import compute
-from manyone.experiments.figures import charts
+from manyone.experiments.figures import drawings
 from manyone.experiments.methods import PAPER_AUC
-from manyone.experiments.plan import CORRUPTION_KINDS, corruptions
 from manyone.experiments.results import Results
 from manyone.experiments.runner import Outcome
 
@@ -27,7 +25,6 @@ def test_key_depends_on_everything_declared(monkeypatch):
         "seed": 1,
         "repetition": 1,
         "shrink": 2,
-        "corruption": "labels=0.1",
     }
     keys = {cell.key} | {
         replace(cell, **{name: value}).key for name, value in changes.items()
@@ -36,19 +33,13 @@ def test_key_depends_on_everything_declared(monkeypatch):
     assert len(keys | {cell.key}) == len(changes) + 2
 
 
-def test_every_line_of_a_study_starts_at_clean_rows():
-    cells = Plan(repeats=3, protocols=("seen", "unseen")).cells()
+def test_a_study_has_every_ridge_and_few_repetitions():
+    cells = Plan(repeats=10, protocols=("seen", "unseen")).cells()
     assert len(set(cells)) == len(cells)
-    corrupted = {(c.family, c.setting, c.repetition) for c in cells if c.corruption}
-    clean = {
-        (c.family, c.setting, c.repetition)
-        for c in cells
-        if not c.corruption and c.protocol == "seen"
-    }
-    assert corrupted and corrupted <= clean
-    for kind in CORRUPTION_KINDS:
-        families = {c.family for c in cells if c.corruption.startswith(kind)}
-        assert {"OCKSR", "OCKSR-N", "OCKSR-NS"} <= families <= set(METHODS)
+    ridges = {(c.protocol, c.setting, c.repetition) for c in cells if c.family == "OKL"}
+    studied = {("seen", ridge, r) for ridge in declared.RIDGES for r in range(3)}
+    tuned = {(kind, "tuned", r) for kind in ("seen", "unseen") for r in range(10)}
+    assert ridges == studied | tuned
 
 
 def test_a_first_look_leaves_out_what_takes_long():
@@ -60,18 +51,6 @@ def test_a_first_look_leaves_out_what_takes_long():
         plan.only
     )  # the table has all names of the paper
     assert plan.studied == ("OCKSR", "C-OCKSR", "OCKSR-L", "OCKSR-N")
-
-
-def test_studies_of_corrupted_rows_have_the_methods_of_the_paper_and_two_more():
-    full = {"labels": 3, "features": 2, "relations": 2}
-    for family in METHODS:
-        kinds = Counter(corruption.split("=")[0] for corruption in corruptions(family))
-        if family in ("MORVR", "OKL"):
-            assert not kinds
-        elif family == "SVDD":
-            assert kinds == {"labels": 3, "features": 2}
-        else:
-            assert kinds == full
 
 
 class Newcomer(JointOCKSR):
@@ -87,25 +66,20 @@ def test_a_registered_method_takes_part_in_everything(monkeypatch):
         tuned = [cell for cell in mine if cell.setting == "tuned"]
         assert [cell.protocol for cell in tuned] == ["seen", "unseen"]
         assert {cell.setting for cell in mine} == {"tuned", *declared.RIDGES}
-        assert {cell.corruption.split("=")[0] for cell in mine} == {
-            "",
-            *CORRUPTION_KINDS,
-        }
     wanted = ("tuned", declared.RIDGES[0], declared.RIDGES[2])
     cells = [
         replace(cell, shrink=15)
         for cell in mine
-        if cell.protocol == "seen" and cell.setting in wanted and not cell.corruption
+        if cell.protocol == "seen" and cell.setting in wanted
     ]
     results = Results([Outcome(cell, compute(cell)) for cell in cells])
     assert [row.method for row in results.rows] == ["OCKSR-X"]
-    drawn = {chart.name: chart for chart in charts(results)}
+    drawn = {drawing.name: drawing.figure for drawing in drawings(results)}
     assert {"seen_unseen", "alarm_rate", "regulariser", "squared_error"} <= set(drawn)
     for name in ("alarm_rate", "regulariser", "squared_error"):
-        curves = drawn[name].panels[0].curves
-        assert "OCKSR-X" in {curve.name for curve in curves}
-    (panel,) = drawn["structure_mnist"].panels
-    assert panel.title.startswith("OCKSR-X")
+        lines = drawn[name].axes[0].get_lines()
+        assert "OCKSR-X" in {line.get_label() for line in lines}
+    assert drawn["structure_mnist"].axes[0].get_title().startswith("OCKSR-X")
 
 
 def copy_of(root, files):

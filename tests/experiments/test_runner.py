@@ -1,7 +1,7 @@
 """Cells are stored at once, read again, and do not harm each other."""
 
 from manyone.experiments import Plan, methods, run, runner
-from manyone.experiments.results import summarise
+from manyone.experiments.results import Results
 
 
 def test_damaged_cells_are_computed_again(tmp_path, monkeypatch):
@@ -34,7 +34,7 @@ def test_methods_that_fail_leave_the_others_alone(tmp_path, monkeypatch):
     assert failed == {"C-OCKSR"} and "lost" in next(
         o.error for o in outcomes if o.error
     )
-    assert {row.method for row in summarise(outcomes)} == set(methods()) - failed
+    assert {row.method for row in Results(outcomes).rows} == set(methods()) - failed
 
 
 def test_files_that_killed_runs_left_go_and_those_of_others_stay(tmp_path, monkeypatch):

@@ -8,9 +8,8 @@ from manyone.experiments.cells import ALARM_RATES, compute
 from manyone.experiments.methods import (
     DEFAULT,
     WITHOUT_PAST,
-    Method,
+    compared,
     ours,
-    time_methods,
 )
 from manyone.experiments.plan import Cell, Plan
 from manyone.experiments.protocols import (
@@ -53,53 +52,52 @@ def test_tasks_learn_from_a_stretch_and_are_tested_with_what_follows(rows):
     assert PROTOCOL.smaller(5) == TimeProtocol(40, n_test=10)
 
 
-def test_shares_are_means_over_tasks(rows):
-    split = TimeProtocol(40).split(*rows, seed=0)
-    values = (split.owner == "a").astype(float)
-    assert split.mean_over_tasks(values, faults=True) == pytest.approx(1 / 3)
-    assert split.mean_over_tasks(values, faults=False) == pytest.approx(1 / 3)
-
-
 def test_every_method_comes_with_the_past_and_without():
-    names = [name for name, _ in time_methods()]
+    names = [method.name for method in compared("time")]
     with_past = [name for name in names if not name.endswith(WITHOUT_PAST)]
     assert {name + WITHOUT_PAST for name in with_past} | set(with_past) == set(names)
     assert ours("auto (faults)" + WITHOUT_PAST)
     assert not ours("1-NN (L1)" + WITHOUT_PAST)
 
 
-@pytest.mark.parametrize("name", ["OCKSR (adaptive)", "1-NN (L1), own scales"])
-def test_without_the_past_nobody_looks_at_it(name, rows):
-    split = PROTOCOL.split(*rows, seed=0)
-    X = TaskHistory().fit_transform(rows.X, task=rows.task)
-    levels_only = X.copy()
-    levels_only[:, 2:] = np.random.default_rng(1).normal(size=(600, 4))
-    method = time_methods()[name + WITHOUT_PAST, DEFAULT]
-    assert isinstance(method, Method)
-    scores = []
-    for values in (X, levels_only):
-        model = method.fit(values[split.train], split.task, "time")
-        scores.append(model.score_samples(values[split.test], task=split.owner))
-    np.testing.assert_array_equal(*scores)
-    assert split.aucs(scores[0]).mean() > 0.9
-
-
-def test_a_cell_says_what_is_raised_and_caught(rows, monkeypatch):
-    monkeypatch.setattr(data, "in_time", lambda name, home=None: rows_in_time)
+@pytest.fixture
+def valves(rows, monkeypatch):
+    """The machines, in place of the valves."""
     rows_in_time = rows._replace(X=TaskHistory().fit_transform(rows.X, task=rows.task))
     monkeypatch.setattr(data, "load", lambda name, home=None: rows)
+    monkeypatch.setattr(data, "in_time", lambda name, home=None: rows_in_time)
+    return rows_in_time
+
+
+@pytest.mark.parametrize("name", ["OCKSR (adaptive)", "1-NN (L1), own scales"])
+def test_without_the_past_nobody_looks_at_it(name, valves):
+    cell = Cell("valves", "time", name + WITHOUT_PAST, name, DEFAULT, 0, 0)
+    result = compute(cell)
+    assert min(result["auc"]) > 0.9
+    valves.X[:, 2:] = np.random.default_rng(1).normal(size=(600, 4))
+    again = compute(cell)
+    assert again["auc"] == result["auc"] and again["alarms"] == result["alarms"]
+
+
+def test_alarm_rates_are_means_over_tasks(valves):
     cell = Cell("valves", "time", "OCKSR (adaptive)", "OCKSR", DEFAULT, 0, 0)
     result = compute(cell)
     assert len(result["auc"]) == 3 and min(result["auc"]) > 0.9
-    assert len(result["alarms"]) == len(result["caught"]) == len(ALARM_RATES)
-    assert result["caught"][-1] > result["alarms"][-1]
+    method = next(m for m in compared("time") if m.name == "OCKSR (adaptive)")
+    X, split = data.draw("valves", cell.sizes, (0, 0))
+    model = method.fit(X[split.train], split.task, "time")
+    rows, task = split.normal()
+    for rate, share in zip(ALARM_RATES, result["alarms"], strict=True):
+        alarm = model.recalibrate(rate).decision_function(X[rows], task=task) < 0
+        shares = [np.mean(alarm[task == label]) for label in split.tasks]
+        assert share == pytest.approx(np.mean(shares))
 
 
 def test_the_plan_of_time_has_its_own_methods_and_no_studies():
     plan = Plan(("valves",), ("time",), 2)
     cells = plan.cells()
-    assert {cell.method for cell in cells} == {name for name, _ in time_methods()}
-    assert len(cells) == 2 * len(time_methods())
+    assert {cell.method for cell in cells} == {m.name for m in compared("time")}
+    assert len(cells) == 2 * len(compared("time"))
     assert data.names("time") == ("servers", "spacecraft", "turbofan", "valves")
     protocols = data.DATASETS["valves"].protocols
     assert isinstance(protocols["faults"], FaultProtocol)

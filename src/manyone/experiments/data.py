@@ -122,6 +122,11 @@ def in_time(name: str, data_home: str | None = None) -> Rows:
     return rows._replace(X=TaskHistory().fit_transform(rows.X, task=rows.task))
 
 
+def levels(X: Array) -> Array:
+    """Columns of rows in time (n, 3 d) that are not about their past, (n, d)."""
+    return X[:, : X.shape[1] // 3]
+
+
 def _servers(data_home: str | None) -> Rows:
     """Learn from the first half of the time, test with the second."""
     early = datasets.load_servers(data_home=data_home)

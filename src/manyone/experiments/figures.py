@@ -1,47 +1,86 @@
-"""The figures, made from stored cells alone."""
+"""The figures, drawn from stored cells alone."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import Literal
+import io
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Literal, NamedTuple
 
 import numpy as np
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
 
+from manyone._types import Codes
 from manyone.estimators import METHODS
-from manyone.experiments.cells import ALARM_RATES
-from manyone.experiments.charts import (
-    COLOURS,
-    GRID,
-    INK,
-    MARKERS,
-    Axis,
-    Chart,
-    Curve,
-    Matrix,
-    Panel,
-)
+from manyone.experiments.cells import ALARM_RATES, CellResult
 from manyone.experiments.data import DATASETS
-from manyone.experiments.methods import RIVALS, compared, has_ridge, in_paper, ours
-from manyone.experiments.plan import CORRUPTION_KINDS, RIDGES, Cell
-from manyone.experiments.results import Results
+from manyone.experiments.methods import compared, has_ridge, in_paper, ours
+from manyone.experiments.plan import RIDGES, Cell
+from manyone.experiments.results import ANOMALIES, Results
 from manyone.experiments.runner import Outcome
-from manyone.files import toml_beside
-from manyone.plots.structure import clustered
+from manyone.plots.objective import ObjectiveDisplay
+from manyone.plots.structure import StructureDisplay, clustered, label_tasks
 
-_WORDS = toml_beside(__file__, "figures.toml")
-_MOST_MARKERS = 50  # on a curve; more would blur it
-_PROMISED = Curve((0.0, 0.35), (0.0, 0.35), name="as promised", line=":", width=1.2)
-# What the anomalies of a protocol are called, and how they are marked.
-_KINDS = {
-    "seen": ("seen anomalies", COLOURS[0], "o"),
-    "unseen": ("unseen anomalies", COLOURS[1], "D"),
-    "faults": ("faults", COLOURS[0], "o"),
-    "time": ("faults in time", COLOURS[0], "o"),
+#: Colours of curves: each stands out by 3 : 1 or more from white.
+COLOURS = (
+    "#0a7bc2", "#d55e00", "#00966c", "#c2559b", "#b07d00", "#7d6bd6",
+    "#c8403f", "#3d8f9e", "#7f8a1f", "#8a7360", "#5b8def", "#77838f",
+)  # fmt: skip
+# For people who cannot tell all colours apart.
+_MARKERS = ("o", "s", "D", "^", "v")
+_MOST_COLUMNS = 3  # of panels
+_INK = "#1c2127"
+_GRID = "#dfe4e8"
+_LEGEND_ENTRY = 2.4  # inches: width of the longest name
+_LEGEND_LINE = 0.19  # inches: height of a line
+# Titles of the table's figure, and where the anomalies come from.
+_TITLES = {
+    "seen": "Known kinds of anomaly",
+    "unseen": "Unknown kinds of anomaly",
+    "faults": "Entities gone wrong",
+    "time": "Entities gone wrong in the course of time",
+}
+_SOURCES = {
+    "seen": "classes whose normal rows the model is trained on (circles, the paper's "
+    "protocol)",
+    "unseen": "classes that are not enrolled (diamonds)",
+    "faults": "rows of the entities themselves gone wrong",
+    "time": "later rows of the entities themselves gone wrong",
+}
+# What an entry of a structure means, by method.
+_MEANINGS = {
+    "C-OCKSR": "how the function of one task answers rows of another",
+    "OCKSR-L": "its matrix B",
+    "OCKSR-N": "how similar its second kernel finds the rows of two tasks",
+    "OCKSR-NS": "how much the rows of one task weigh in the function of another, "
+    "exactly 0 where they do not enter",
+    "OKL": "its kernel over tasks",
 }
 
+#: Of a method: its name, and the points of its curve.
+Curve = tuple[str, Sequence[float], Sequence[float]]
 
-def charts(results: Results) -> list[Chart]:
+
+class Drawing(NamedTuple):
+    """A figure, the name of its file, and the words beside it."""
+
+    name: str
+    title: str
+    caption: str
+    figure: Figure
+
+    def png(self) -> bytes:
+        """Bytes of a PNG file; the same figure gives the same bytes."""
+        stream = io.BytesIO()
+        # No date and no version among the bytes.
+        self.figure.savefig(stream, format="png", metadata={"Software": None})
+        return stream.getvalue()
+
+
+def drawings(results: Results) -> list[Drawing]:
     """Every figure there are cells for.
 
     Parameters
@@ -50,158 +89,229 @@ def charts(results: Results) -> list[Chart]:
 
     Returns
     -------
-    list of Chart
+    list of Drawing
     """
     done = [outcome for outcome in results.outcomes if outcome.result]
-    clean = [outcome for outcome in done if not outcome.cell.corruption]
-    names = results.datasets
-    drawn = [_seen_unseen(results), _alarms(results)]
-    drawn += [_ridge_auc(clean, names), _ridge_errors(clean, names)]
-    drawn += [_robustness(done, names, kind) for kind in CORRUPTION_KINDS]
-    for name in names:
-        structures = _shown(clean, name, "structure")
-        kernels = _shown(clean, name, "second_kernel")
-        order = _task_order(structures)
-        drawn.append(_structures(structures, name, order))
-        drawn.append(_second_kernels(kernels, name, order))
-        drawn.append(_objectives(_shown(clean, name, "objective_path"), name))
-    return [chart for chart in drawn if chart.panels]
+    if not done:
+        return []
+    drawn = [_draw_table(results)]
+    drawn += [*_draw_alarms(results), *_draw_ridges(done)]
+    for name in results.datasets:
+        cells = [o for o in done if o.cell.dataset == name and o.cell.repetition == 0]
+        drawn += _draw_learned(cells, name)
+    return drawn
 
 
-def _chart(
-    kind: str,
-    contents: Mapping[str, Matrix | Sequence[Curve]],
-    caption: str,
-    dataset: str = "",
-) -> Chart:
-    """A figure of one or all data sets: panels by their titles, words from ``figures.toml``.
-
-    Panels without curves are left out.
-    """
-    words = _WORDS[kind]
-    x = Axis(**words["x"])
-    y = Axis(**words["y"])
-    panels = []
-    for title, content in contents.items():
-        if isinstance(content, Matrix):
-            panels.append(Panel(title, x, y, content))
-        elif content:
-            panels.append(Panel(title, x, y, tuple(content)))
-    name = f"{kind}_{dataset}" if dataset else kind
-    subject = f": {DATASETS[dataset].title}" if dataset else ""
-    size = tuple(words.get("size", (5.2, 4.0)))
-    return Chart(name, words["title"] + subject, caption, tuple(panels), size)
+def _panels(
+    titles: Sequence[str], size: tuple[float, float] = (5.0, 4.2)
+) -> tuple[Figure, list[Axes]]:
+    """A figure with axes for each title; `size` is that of a panel in inches."""
+    columns = min(len(titles), _MOST_COLUMNS)
+    rows = -(-len(titles) // columns)
+    figsize = (size[0] * columns, size[1] * rows)
+    figure = Figure(figsize=figsize, dpi=110, layout="constrained")
+    axes = []
+    for place, title in enumerate(titles):
+        ax = figure.add_subplot(rows, columns, place + 1)
+        ax.set_title(title, fontsize="medium", fontweight="bold")
+        axes.append(ax)
+    return figure, axes
 
 
-def _seen_unseen(results: Results) -> Chart:
-    rows = results.rows
-    panels = tuple(_auc_panel(results, name) for name in results.datasets)
-    kinds = [kind for kind in _KINDS if any(row.protocol == kind for row in rows)]
-    titles = {
-        "seen": "Known kinds of anomaly",
-        "unseen": "Unknown kinds of anomaly",
-        "faults": "Entities gone wrong",
-        "time": "Entities gone wrong in the course of time",
-    }
-    title = (
-        titles[kinds[0]] if len(kinds) == 1 else "Known and unknown kinds of anomaly"
+def _add_legend(figure: Figure) -> None:
+    """One legend above all panels, in which no place is free for every data set."""
+    entries: dict[str, Artist] = {}
+    for ax in figure.axes:
+        ax.grid(color=_GRID, linewidth=0.7)
+        ax.set_axisbelow(True)
+        ax.spines[["top", "right"]].set_visible(False)
+        handles, names = ax.get_legend_handles_labels()
+        entries |= dict(zip(names, handles, strict=True))
+    width, height = figure.get_size_inches()
+    columns = max(1, int(width / _LEGEND_ENTRY))
+    lines = -(-len(entries) // columns)
+    figure.set_size_inches(width, height + _LEGEND_LINE * lines)
+    figure.legend(
+        list(entries.values()),
+        list(entries),
+        ncols=columns,
+        loc="outside upper center",
+        frameon=False,
+        fontsize="small",
     )
-    sources = {
-        "seen": "classes whose normal rows the model is trained on (circles, the paper's "
-        "protocol)",
-        "unseen": "classes that are not enrolled (diamonds)",
-        "faults": "rows of the entities themselves gone wrong",
-        "time": "later rows of the entities themselves gone wrong",
-    }
-    caption = "Mean AUC" if results.repeated else "AUC"
-    caption += " of each method when the anomalies come from "
-    caption += " and from ".join(sources[kind] for kind in kinds)
-    if any(row.paper is not None for row in rows):
+
+
+def _plot_methods(ax: Axes, curves: Iterable[Curve]) -> None:
+    """Curves in the order of the legend: the paper's methods, our others, then rivals."""
+
+    def rank(curve: Curve) -> tuple[bool, bool, int]:
+        return not in_paper(curve[0]), not ours(curve[0]), _place(curve[0])
+
+    for family, x, y in sorted(curves, key=rank):
+        place = _place(family)
+        ax.plot(
+            x,
+            y,
+            label=family,
+            color=COLOURS[place % len(COLOURS)],
+            marker=_MARKERS[place % len(_MARKERS)],
+            markersize=5,
+            linestyle="-" if ours(family) else ":",
+        )
+
+
+def _place(family: str) -> int:
+    """Place of a method among all methods: it looks the same wherever it appears."""
+    names = list(METHODS)
+    for kind in ("seen", "faults", "time"):
+        names += [method.name for method in compared(kind)]
+    return list(dict.fromkeys([*names, family])).index(family)
+
+
+def _draw_table(results: Results) -> Drawing:
+    """Means of each method under each protocol, and the paper's figure."""
+    most = max(len(results.methods(name)) for name in results.datasets)
+    size = (6.4, 0.3 * most + 1.2)
+    figure, axes = _panels([DATASETS[name].title for name in results.datasets], size)
+    for ax, name in zip(axes, results.datasets, strict=True):
+        _plot_table(ax, results, name)
+    kinds = results.kinds
+    title = "Known and unknown kinds of anomaly"
+    if len(kinds) == 1:
+        title = _TITLES[kinds[0]]
+    caption = "Mean AUC of each method when the anomalies come from "
+    caption += " and from ".join(_SOURCES[kind] for kind in kinds)
+    if any(row.paper is not None for row in results.rows):
         caption += "; the upright stroke is the paper's figure"
     caption += "."
     if results.repeated:
         caption += " Bars are standard errors over repetitions."
-    size = (6.4, 0.3 * len({row.method for row in rows}) + 1.2)
-    name = kinds[0] if kinds in (["faults"], ["time"]) else "seen_unseen"
-    return Chart(name, title, caption, panels, size)
+    name = kinds[0] if kinds[0] in ("faults", "time") else "seen_unseen"
+    _add_legend(figure)
+    return Drawing(name, title, caption, figure)
 
 
-def _auc_panel(results: Results, name: str) -> Panel:
-    """A line for each method, with its mean under each protocol and the paper's figure."""
+def _plot_table(ax: Axes, results: Results, name: str) -> None:
+    """A line for each method of a data set."""
+    methods = results.methods(name)
     rows = [row for row in results.rows if row.dataset == name]
-    methods = tuple(dict.fromkeys(row.method for row in rows))
-    place = {method: float(k) for k, method in enumerate(methods)}
-    content = []
     for method in methods:
         means = [row.mean for row in rows if row.method == method]
-        height = place[method]
-        span = (min(means), max(means))
-        content.append(Curve(span, (height, height), colour=GRID, width=3))
-    for kind, (label, colour, marker) in _KINDS.items():
-        drawn = [row for row in rows if row.protocol == kind]
-        if drawn:
-            repeated = any(row.error is not None for row in drawn)
-            dots = Curve(
-                tuple(row.mean for row in drawn),
-                tuple(place[row.method] for row in drawn),
-                name=label,
-                colour=colour,
-                marker=marker,
-                line="",
-                error=tuple(row.error or 0.0 for row in drawn) if repeated else (),
-            )
-            content.append(dots)
+        ax.plot([min(means), max(means)], [method, method], color=_GRID, linewidth=3)
+    for kind in results.kinds:
+        of_kind = [row for row in rows if row.protocol == kind]
+        ax.errorbar(
+            [row.mean for row in of_kind],
+            [row.method for row in of_kind],
+            xerr=[row.error or 0.0 for row in of_kind],
+            label=ANOMALIES[kind],
+            color=COLOURS[1] if kind == "unseen" else COLOURS[0],
+            fmt="D" if kind == "unseen" else "o",
+            markersize=5,
+            capsize=2,
+        )
     printed = {row.method: row.paper for row in rows if row.paper is not None}
     if printed:
-        heights = tuple(place[method] for method in printed)
-        stroke = Curve(tuple(printed.values()), heights, line="", marker="|")
-        content.append(replace(stroke, name="the paper's figure", colour=INK))
-    lines = Axis("", names=methods, limits=(-0.7, len(methods) - 0.3), reverse=True)
-    return Panel(DATASETS[name].title, Axis("AUC (%)"), lines, tuple(content))
+        ax.scatter(
+            list(printed.values()),
+            list(printed),
+            s=170,
+            c=_INK,
+            marker="|",
+            linewidths=2,
+            zorder=3,
+            label="the paper's figure",
+        )
+    ax.set(xlabel="AUC (%)", ylim=(len(methods) - 0.3, -0.7))
 
 
-def _alarms(results: Results) -> Chart:
-    contents: dict[str, list[Curve]] = {}
-    for name in results.datasets:
-        rates = results.alarms(name)
-        curves = [_method_curve(method, ALARM_RATES, rates[method]) for method in rates]
-        contents[DATASETS[name].title] = [_PROMISED, *_sorted(curves)] if curves else []
-    measured = [o for o in results.outcomes if "alarms" in o.result]
+def _draw_alarms(results: Results) -> Iterator[Drawing]:
+    """Measured alarm rates against those asked for."""
+    rates = {name: results.alarms(name) for name in results.datasets}
+    rates = {name: measured for name, measured in rates.items() if measured}
+    if not rates:
+        return
+    figure, axes = _panels([DATASETS[name].title for name in rates])
+    for ax, measured in zip(axes, rates.values(), strict=True):
+        ax.plot([0, 0.35], [0, 0.35], ":", color=_INK, label="as promised")
+        _plot_methods(ax, [(m, ALARM_RATES, list(r)) for m, r in measured.items()])
+        ax.set(xlabel="false-alarm rate asked for", xlim=(0, 0.35))
+        ax.set(ylabel="measured on held-out normal rows", ylim=(0, 1.02))
+        ax.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+        ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    repetitions = _repetitions(o for o in results.outcomes if "alarms" in o.result)
     caption = (
-        "Share of held-out normal rows that raise an alarm, against the share asked for "
-        f"(tuned; {_repetitions(measured)}, all protocols). On or below the dotted line the "
-        "promise is kept."
+        "Share of held-out normal rows that raise an alarm, mean over tasks, against the "
+        f"share asked for (tuned; {repetitions}, all protocols). On or below the dotted "
+        "line the promise is kept."
     )
-    if any(not ours(o.cell.method) for o in measured):
+    if not all(ours(method) for measured in rates.values() for method in measured):
         caption += (
             " The rivals are asked through nu or contamination. They set their thresholds on "
             "the rows they were fitted to."
         )
-    return _chart("alarm_rate", contents, caption)
+    _add_legend(figure)
+    yield Drawing("alarm_rate", "Alarm rate: promised and measured", caption, figure)
 
 
-def _ridge_auc(outcomes: Sequence[Outcome], names: Sequence[str]) -> Chart:
-    contents = _study(outcomes, names, _ridges, lambda o: o.auc, reverse=True)
-    number = _repetitions(o for o in outcomes if _only_studied(o.cell))
+def _draw_ridges(outcomes: Sequence[Outcome]) -> Iterator[Drawing]:
+    """AUC and squared errors as the ridge falls from the paper's 1 to 1e-6."""
+    studied = [o for o in outcomes if o.cell.setting in RIDGES[1:]]
+    if not studied:
+        return
+    # Other protocols and repetitions, of the table, are not comparable.
+    draws = {(o.cell.protocol, o.cell.repetition) for o in studied}
+    cells = [o for o in outcomes if o.cell.setting in RIDGES]
+    cells = [o for o in cells if (o.cell.protocol, o.cell.repetition) in draws]
     caption = (
         "Mean AUC as the ridge falls from the paper's 1 to 1e-6 (RBF kernel; its width is "
-        f"chosen on training rows for each value; {number})."
+        f"chosen on training rows for each value; {_repetitions(studied)})."
     )
-    level = [name for name in _drawn(contents) if not has_ridge(name)]
+    families = dict.fromkeys(o.cell.family for o in cells)
+    level = [family for family in families if not has_ridge(family)]
     if level:
         caption += f" Level lines: {', '.join(level)}, without such a ridge."
-    return _chart("regulariser", contents, caption)
-
-
-def _ridge_errors(outcomes: Sequence[Outcome], names: Sequence[str]) -> Chart:
-    cells = [o for o in outcomes if "sse" in o.result]
-    contents = _study(cells, names, _ridges, lambda o: o.result["sse"], reverse=True)
+    figure = _draw_study(cells, lambda outcome: outcome.auc, "AUC (%)")
+    yield Drawing("regulariser", "The first-layer regulariser", caption, figure)
+    cells = [o for o in cells if "sse" in o.result]
+    if not cells:
+        return
+    figure = _draw_study(cells, lambda o: o.result["sse"], "sum of squared errors")
+    for ax in figure.axes:
+        ax.set_yscale("log")
+    title = "Squared error and the first-layer regulariser"
     caption = (
         "Sum of squared differences between the fitted responses of the training rows and "
         "their targets (1 for the own task, 0 for the others) as the ridge falls. A closer "
         "fit to the training rows need not be a better one: compare the figure before."
     )
-    return _chart("squared_error", contents, caption)
+    yield Drawing("squared_error", title, caption, figure)
+
+
+def _draw_study(
+    outcomes: Sequence[Outcome], value: Callable[[Outcome], float], label: str
+) -> Figure:
+    """For each data set and method the mean of a value at each ridge."""
+    names = list(dict.fromkeys(outcome.cell.dataset for outcome in outcomes))
+    figure, axes = _panels([DATASETS[name].title for name in names])
+    for ax, name in zip(axes, names, strict=True):
+        values: dict[str, dict[float, list[float]]] = {}
+        for outcome in outcomes:
+            if outcome.cell.dataset == name:
+                by_ridge = values.setdefault(outcome.cell.family, {})
+                for ridge in _ridges(outcome.cell):
+                    by_ridge.setdefault(ridge, []).append(value(outcome))
+        curves: list[Curve] = []
+        for family, by_ridge in values.items():
+            means = [float(np.mean(numbers)) for numbers in by_ridge.values()]
+            if len(means) > 1:
+                curves.append((family, list(by_ridge), means))
+        _plot_methods(ax, curves)
+        ax.set(xlabel="first-layer regulariser (strong to weak)", xscale="log")
+        ax.set(ylabel=label)
+        ax.xaxis.set_inverted(True)
+    _add_legend(figure)
+    return figure
 
 
 def _ridges(cell: Cell) -> list[float]:
@@ -210,191 +320,113 @@ def _ridges(cell: Cell) -> list[float]:
     return [float(setting.removeprefix("alpha=")) for setting in settings]
 
 
-def _robustness(outcomes: Sequence[Outcome], names: Sequence[str], kind: str) -> Chart:
-    def strengths(cell: Cell) -> list[float]:
-        name, _, strength = cell.corruption.partition("=")
-        return [float(strength or 0.0)] if name in ("", kind) else []
-
-    cells = [o for o in outcomes if o.cell.setting == RIDGES[0]]
-    contents = _study(cells, names, strengths, lambda o: o.auc)
-    number = _repetitions(o for o in cells if o.cell.corruption)
-    caption = (
-        "Mean AUC on clean test rows when the training rows are corrupted (regulariser 1, RBF "
-        f"kernel, width chosen on the corrupted rows; {number})."
-    )
-    if "OCKSR-NS" in _drawn(contents):
-        caption += (
-            " The paper expects an advantage for its sparse method here and does not "
-            "measure it."
+def _draw_learned(outcomes: Sequence[Outcome], name: str) -> Iterator[Drawing]:
+    """What methods learned on a data set: structures, second kernels, objectives."""
+    title = DATASETS[name].title
+    structures = _shown(outcomes, "structure")
+    kernels = _shown(outcomes, "second_kernel")
+    paths = _shown(outcomes, "objective_path")
+    order = _task_order(structures)
+    if structures:
+        families = [outcome.cell.family for outcome in structures]
+        meanings = [f"{f}: {_MEANINGS[f]}." for f in families if f in _MEANINGS]
+        caption = (
+            "What each method learned about the relations between tasks (first repetition). "
+            f"{' '.join(meanings)} Tasks that belong together lie side by side, in the same "
+            "order in all panels. Grey, as on the diagonal, lies beyond the colours."
         )
-    return _chart(f"robustness_{kind}", contents, caption)
-
-
-def _study(
-    outcomes: Sequence[Outcome],
-    names: Sequence[str],
-    places: Callable[[Cell], list[float]],
-    value: Callable[[Outcome], float],
-    *,
-    reverse: bool = False,
-) -> dict[str, list[Curve]]:
-    """Curves by data set: for each method the mean of a value at each place on the x axis.
-
-    A study has one protocol and few repetitions. Cells of the table with other protocols or
-    repetitions are not comparable and left out; so are methods that are not in the study.
-    """
-    contents = {}
-    for name in names:
-        cells = [o for o in outcomes if o.cell.dataset == name]
-        cells = [o for o in cells if o.cell.setting in RIDGES]
-        studied = {_draw_of(o.cell) for o in cells if _only_studied(o.cell)}
-        values: dict[str, dict[float, list[float]]] = {}
-        for outcome in cells:
-            if _draw_of(outcome.cell) in studied:
-                points = values.setdefault(outcome.cell.family, {})
-                for place in places(outcome.cell):
-                    points.setdefault(place, []).append(value(outcome))
-        curves = []
-        for family, points in values.items():
-            order = sorted(points, reverse=reverse)
-            if len(order) > 1:
-                means = [float(np.mean(points[place])) for place in order]
-                curves.append(_method_curve(family, order, means))
-        contents[DATASETS[name].title] = _sorted(curves)
-    return contents
-
-
-def _draw_of(cell: Cell) -> tuple[str, int]:
-    """Protocol and repetition, which fix the rows that a cell is about."""
-    return cell.protocol, cell.repetition
-
-
-def _only_studied(cell: Cell) -> bool:
-    """Whether a cell belongs to a study and to nothing else."""
-    return bool(cell.corruption) or cell.setting in RIDGES[1:]
-
-
-def _structures(outcomes: Sequence[Outcome], name: str, order: Sequence[int]) -> Chart:
-    meanings = _WORDS["structure"]["meanings"]
-    families = [o.cell.family for o in outcomes]
-    sentences = [f"{f}: {meanings[f]}." for f in families if f in meanings]
-    caption = " ".join(
-        (
-            "What each method learned about the relations between tasks (first repetition).",
-            *sentences,
-            "Tasks that belong together lie side by side, in the same order in all panels; the "
-            "diagonal may lie beyond the colours.",
+        figure = _draw_each(structures, partial(_plot_structure, order=order))
+        yield Drawing(f"structure_{name}", f"Who helps whom: {title}", caption, figure)
+    if kernels:
+        caption = (
+            "How similar the non-linear methods find each pair of training rows (J; first "
+            "repetition). Rows of a task lie together, tasks in the order of the figure "
+            "before. A strong square on the diagonal is a task whose rows are mapped to "
+            "nearly the same point; colour beside it joins two tasks."
         )
+        figure = _draw_each(kernels, partial(_plot_kernel, order=order))
+        words = f"The kernel of the second layer: {title}"
+        yield Drawing(f"second_kernel_{name}", words, caption, figure)
+    if paths:
+        caption = (
+            "The objective of the methods that iterate, at the start and after each "
+            "iteration (first repetition). Methods that are solved in one step have no "
+            "such curve."
+        )
+        figure = _draw_each(paths, _plot_objective)
+        words = f"Cost against iterations: {title}"
+        yield Drawing(f"objective_{name}", words, caption, figure)
+
+
+def _draw_each(
+    outcomes: Sequence[Outcome], plot: Callable[[Axes, CellResult], None]
+) -> Figure:
+    """A panel for what each method learned."""
+    figure, axes = _panels([outcome.cell.method for outcome in outcomes])
+    for ax, outcome in zip(axes, outcomes, strict=True):
+        plot(ax, outcome.result)
+    return figure
+
+
+def _plot_structure(ax: Axes, result: CellResult, order: Codes) -> None:
+    structure = np.array(result["structure"])
+    labels = np.array(result["tasks"])
+    StructureDisplay(structure, labels=labels, order=order).plot(
+        ax, include_values=False
     )
-    contents = {o.cell.method: _matrix(o, "structure", order) for o in outcomes}
-    return _chart("structure", contents, caption, name)
 
 
-def _second_kernels(
-    outcomes: Sequence[Outcome], name: str, order: Sequence[int]
-) -> Chart:
-    ordered = ", tasks in the order of the figure before" if order else ""
-    caption = (
-        "How similar the non-linear methods find each pair of training rows (J; first "
-        f"repetition). Rows of a task lie together{ordered}. A strong square on the diagonal "
-        "is a task whose rows are mapped to nearly the same point; colour beside it joins two "
-        "tasks."
+def _plot_objective(ax: Axes, result: CellResult) -> None:
+    ObjectiveDisplay.from_predictions(result["objective_path"], ax=ax)
+
+
+def _plot_kernel(ax: Axes, result: CellResult, order: Codes) -> None:
+    """A kernel of training rows, the rows of each task side by side."""
+    values = np.array(result["second_kernel"])
+    tasks = np.array(result["tasks"])[order]
+    n_rows = len(values) // len(tasks)
+    places = (n_rows * order[:, None] + np.arange(n_rows)).ravel()
+    image = ax.imshow(
+        values[np.ix_(places, places)],
+        cmap="Reds",
+        vmin=0.0,
+        # Distances on the axes are tasks.
+        extent=(-0.5, len(tasks) - 0.5, len(tasks) - 0.5, -0.5),
     )
-    contents = {o.cell.method: _matrix(o, "second_kernel", order) for o in outcomes}
-    return _chart("second_kernel", contents, caption, name)
-
-
-def _matrix(
-    outcome: Outcome, what: Literal["structure", "second_kernel"], order: Sequence[int]
-) -> Matrix:
-    """A matrix over the tasks, or over their rows, with the tasks in an order."""
-    tasks = outcome.result["tasks"]
-    values = np.array(outcome.result[what])
-    rows = len(values) // len(tasks)
-    places = order or range(len(tasks))
-    index = np.concatenate([np.arange(rows * t, rows * (t + 1)) for t in places])
-    names = tuple(str(tasks[t]) for t in places)
-    return Matrix(values[np.ix_(index, index)], names, signed=what == "structure")
-
-
-def _objectives(outcomes: Sequence[Outcome], name: str) -> Chart:
-    contents = {}
-    for outcome in outcomes:
-        path = outcome.result["objective_path"]
-        curve = _method_curve(outcome.cell.family, range(len(path)), path)
-        if len(path) > _MOST_MARKERS:
-            curve = replace(curve, marker="")
-        contents[outcome.cell.method] = [curve]
-    caption = (
-        "The objective of the methods that iterate, at the start and after each iteration "
-        "(first repetition). Methods that are solved in one step have no such curve."
-    )
-    return _chart("objective", contents, caption, name)
+    ax.figure.colorbar(image, ax=ax, fraction=0.046, pad=0.03)
+    label_tasks(ax, tasks)
+    ax.set(xlabel="and task", ylabel="task")
 
 
 def _shown(
     outcomes: Sequence[Outcome],
-    name: str,
     what: Literal["structure", "second_kernel", "objective_path"],
 ) -> list[Outcome]:
-    """For each method the cell whose `what` is shown: first repetition, first protocol.
+    """For each method the cell whose `what` is shown, of the first protocol.
 
     In the paper's setting where there is one: with the weak ridges that tuning prefers, every task
     becomes a point of its own and tasks hardly relate. One or two numbers, such as the objective of
     a method that did not iterate, are not worth a figure.
     """
-    cells = [o for o in outcomes if o.cell.dataset == name and o.cell.repetition == 0]
     shown: dict[str, Outcome] = {}
     for setting in (RIDGES[0], "tuned"):
-        for outcome in cells:
+        for outcome in outcomes:
             cell = outcome.cell
-            first = cell.protocol == cells[0].cell.protocol and cell.setting == setting
-            if first and np.size(outcome.result.get(what, ())) > 2:
+            is_first = cell.protocol == outcomes[0].cell.protocol
+            has_it = np.size(outcome.result.get(what, ())) > 2
+            if is_first and has_it and cell.setting == setting:
                 shown.setdefault(cell.family, outcome)
     return sorted(shown.values(), key=lambda outcome: _place(outcome.cell.family))
 
 
-def _task_order(outcomes: Sequence[Outcome]) -> list[int]:
+def _task_order(structures: Sequence[Outcome]) -> Codes:
     """One order of tasks for all methods: tasks that help each other stand side by side."""
     matrices = []
-    for outcome in outcomes:
-        matrix = np.array(outcome.result["structure"], dtype=float)
+    for outcome in structures:
+        matrix = np.array(outcome.result["structure"])
         np.fill_diagonal(matrix, 0.0)
         matrices.append(matrix / (np.abs(matrix).max(initial=0.0) or 1.0))
-    return [int(t) for t in clustered(np.mean(matrices, axis=0))] if matrices else []
-
-
-def _method_curve(family: str, x: Iterable[float], y: Iterable[float]) -> Curve:
-    """A method's curve, in the same look wherever the method appears."""
-    place = _place(family)
-    return Curve(
-        tuple(map(float, x)),
-        tuple(map(float, y)),
-        name=family,
-        colour=COLOURS[place % len(COLOURS)],
-        marker=MARKERS[place % len(MARKERS)],
-        line="-" if ours(family) else ":",
-    )
-
-
-def _place(family: str) -> int:
-    """Place of a method among all methods; unknown ones come last."""
-    kinds = ("faults", "time")
-    faults = dict.fromkeys(m.name for kind in kinds for m in compared(kind))
-    return [*METHODS, *RIVALS, *faults, family].index(family)
-
-
-def _sorted(curves: Iterable[Curve]) -> list[Curve]:
-    """Curves in the order of the legend: the paper's methods, our others, then rivals."""
-    return sorted(
-        curves, key=lambda c: (not in_paper(c.name), not ours(c.name), _place(c.name))
-    )
-
-
-def _drawn(contents: Mapping[str, Sequence[Curve]]) -> list[str]:
-    """Names of the curves in all panels."""
-    names = (curve.name for curves in contents.values() for curve in curves)
-    return list(dict.fromkeys(names))
+    return clustered(np.mean(matrices, axis=0)) if matrices else np.arange(0)
 
 
 def _repetitions(outcomes: Iterable[Outcome]) -> str:

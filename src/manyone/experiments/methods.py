@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from importlib.util import find_spec
-from itertools import product
 from typing import Protocol, cast
 
 import numpy as np
@@ -24,9 +23,8 @@ from manyone.estimators.independent import IndependentOCKSR
 from manyone.experiments.rivals.base import Detector, OwnScales, Rival
 from manyone.files import toml_beside
 from manyone.selection.criteria import finite_mean, fold_aucs
+from manyone.selection.search import settings_of
 from manyone.tables.reading import ENOUGH_TO_LOOK_AHEAD
-
-Value = str | float | None
 
 _TABLES = toml_beside(__file__, "methods.toml")
 #: Mean AUC in percent that the paper prints (its Table 1), by data set and method.
@@ -44,8 +42,8 @@ class RivalEntry:
     """A rival as ``methods.toml`` declares it, which says what the entries mean."""
 
     model: str
-    fixed: dict[str, Value] = field(default_factory=dict)
-    grid: dict[str, list[Value]] = field(default_factory=dict)
+    fixed: dict[str, object] = field(default_factory=dict)
+    grid: Grid = field(default_factory=dict)
     own_scales: bool = True
     quick: bool = True
     package: str = ""
@@ -55,7 +53,7 @@ class RivalEntry:
         """Whether its package is not installed (extra ``experiments``)."""
         return bool(self.package) and find_spec(self.package) is None
 
-    def make(self, **setting: Value) -> Rival:
+    def make(self, **setting: object) -> Rival:
         """The model in one setting."""
         file, _, name = self.model.partition(".")
         module = import_module(f"manyone.experiments.rivals.{file}")
@@ -63,17 +61,10 @@ class RivalEntry:
         return rival
 
 
-#: Everyday rivals by their names in the table, on strangers.
-RIVALS = {name: RivalEntry(**entry) for name, entry in _TABLES["rivals"].items()}
-#: The same on faults.
-FAULT_RIVALS = {
-    name: RivalEntry(**entry) for name, entry in _TABLES["faults"]["rivals"].items()
-}
-
-
-#: The same on rows in time.
-TIME_RIVALS = {
-    name: RivalEntry(**entry) for name, entry in _TABLES["time"]["rivals"].items()
+#: Everyday rivals by their names in the table, for each kind of anomaly.
+RIVALS = {
+    kind: {name: RivalEntry(**entry) for name, entry in _TABLES[kind]["rivals"].items()}
+    for kind in ("strangers", "faults", "time")
 }
 
 
@@ -109,7 +100,7 @@ class Method:
     family : str
         The paper's name of the method, the same for all its settings.
     setting : str
-        ``"tuned"``, or ``"alpha=..."`` where the ridge is fixed; for faults see `fault_methods`.
+        ``"tuned"``, or ``"alpha=..."`` where the ridge is fixed; for faults `DEFAULT` and others.
     model : estimator or str
         Not fitted. A str is what `auto` is told about the anomalies.
     grid : dict or None
@@ -147,8 +138,7 @@ class Method:
         X : ndarray of shape (n, d)
         task : ndarray of shape (n,)
         kind : {"unseen", "seen", "faults", "time"}
-            Anomalies to expect; ``"time"``: faults, with rows in the order of time, whose
-            first third of columns is not about their past.
+            Anomalies to expect; ``"time"``: faults, with rows in the order of time.
         calibrate : bool
             False leaves out the thresholds of tuned methods, which may cost whole refits.
 
@@ -163,27 +153,23 @@ class Method:
             )
         X = np.asarray(X, dtype=np.float64)
         task = np.asarray(task)
-        fitted: Fitted
         if kind == "time":
-            fitted = self._fit_in_time(_levels(X) if not self.past else X, task)
-            return fitted if self.past else OnLevels(fitted)
+            return self._fit_in_time(X, task)
         if isinstance(self.model, str):
-            fitted = auto(X, task=task, anomalies=self.model)
-        elif self.grid == {}:
-            fitted = clone(self.model).fit(X, task=task)
-        elif isinstance(self.model, Rival):
+            return auto(X, task=task, anomalies=self.model)
+        if self.grid == {}:
+            return clone(self.model).fit(X, task=task)
+        if isinstance(self.model, Rival):
             rival = _chosen(self.model, self.grid or {}, X, task, kind)
-            fitted = rival.fit(X, task=task)
-        else:
-            fitted = tune(
-                self.model,
-                X,
-                task=task,
-                criterion=cast(Criterion, self.criterion or kind),
-                grid=self.grid,
-                calibrate=calibrate,
-            )
-        return fitted
+            return rival.fit(X, task=task)
+        return tune(
+            self.model,
+            X,
+            task=task,
+            criterion=cast(Criterion, self.criterion or kind),
+            grid=self.grid,
+            calibrate=calibrate,
+        )
 
     def _fit_in_time(self, X: Array, task: Labels) -> Fitted:
         """Fit to rows of tasks in the order of time."""
@@ -195,107 +181,63 @@ class Method:
         return clone(self.model).fit(X, task=task, groups=blocks)
 
 
-class OnLevels:
-    """A fitted model that looks at the first third of the columns, not at their past.
-
-    Parameters
-    ----------
-    model : fitted model
-    """
-
-    def __init__(self, model: Fitted) -> None:
-        self.model = model
-        self.tasks_ = model.tasks_
-
-    def get_params(self) -> dict[str, object]:
-        """Those of the model."""
-        return self.model.get_params()
-
-    def score_tasks(self, X: Array) -> Array:
-        """Every row against every task, (n, T)."""
-        return self.model.score_tasks(_levels(X))
-
-    def score_samples(self, X: Array, *, task: Labels) -> Array:
-        """Every row against its own task, (n,)."""
-        return self.model.score_samples(_levels(X), task=task)
-
-    def decision_function(self, X: Array, *, task: Labels) -> Array:
-        """Below 0: an alarm."""
-        return self.model.decision_function(_levels(X), task=task)
-
-    def recalibrate(self, alarm_rate: float) -> OnLevels:
-        """Set thresholds for another rate."""
-        self.model.recalibrate(alarm_rate)
-        return self
-
-
-def _levels(X: Array) -> Array:
-    """Columns of rows (n, 3 d) that are not about their past, (n, d)."""
-    return X[:, : X.shape[1] // 3]
-
-
 def methods() -> dict[str, Method]:
-    """Every line of the table by its name: the package's methods as they are now, and rivals.
-
-    Rivals whose package is not installed are left out.
-    """
-    table = [own(name, "tuned") for name in METHODS]
-    table += [own(name, "alpha=1") for name in METHODS if in_paper(name)]
-    for name, rival in RIVALS.items():
-        if not rival.missing:
-            table.append(
-                Method(name, name, "tuned", rival.make(), rival.grid, rival.quick)
-            )
-    return {method.name: method for method in table}
-
-
-def fault_methods() -> dict[tuple[str, str], Method]:
-    """Every method by its name and setting; rivals whose package is missing are left out."""
-    table = [
-        Method(f"auto ({kind})", "auto", DEFAULT, kind)
-        for kind in _TABLES["faults"]["auto"]
-    ]
-    for name, method in METHODS.items():
-        if name in _TABLES["faults"]["without"]:
-            continue
-        quick = method.can.quick
-        table.append(Method(name, name, DEFAULT, method(), {}, quick))
-        if method.can.task_metric:
-            # Its settings are chosen by synthetic faults made of training rows.
-            tuned = f"{name} (tuned for faults)"
-            table.append(Method(tuned, name, DEFAULT, method(), None, quick))
-    for name, rival in FAULT_RIVALS.items():
-        if not rival.missing:
-            table += _variants(name, rival)
-    return {(method.name, method.setting): method for method in table}
-
-
-def time_methods() -> dict[tuple[str, str], Method]:
-    """Methods for rows in time by name and setting, each with the past and without it."""
-    table = [
-        Method(f"auto ({kind})", "auto", DEFAULT, kind)
-        for kind in _TABLES["time"]["auto"]
-    ]
-    adaptive = IndependentOCKSR(metric="adaptive", kernel="laplacian", width=3.0)
-    table.append(Method("OCKSR (adaptive)", "OCKSR", DEFAULT, adaptive))
-    for name, rival in TIME_RIVALS.items():
-        table += _variants(name, rival)
-    table += [
-        replace(method, name=method.name + WITHOUT_PAST, past=False) for method in table
-    ]
-    return {(method.name, method.setting): method for method in table}
+    """Every line of the table of strangers by its name, see `compared`."""
+    return {method.name: method for method in compared("seen")}
 
 
 def compared(kind: str) -> list[Method]:
-    """Methods that are compared on a kind of anomalies."""
-    tables = {"faults": fault_methods, "time": time_methods}
-    return [*tables.get(kind, methods)().values()]
+    """Methods that are compared on a kind of anomalies, in every setting.
+
+    The package's methods as they are now, and rivals; rivals whose package is not installed are
+    left out.
+    """
+    rivals = {n: rival for n, rival in rivals_of(kind).items() if not rival.missing}
+    if kind not in ("faults", "time"):
+        table = [own(name, "tuned") for name in METHODS]
+        table += [own(name, "alpha=1") for name in METHODS if in_paper(name)]
+        for name, rival in rivals.items():
+            model = rival.make()
+            table.append(Method(name, name, "tuned", model, rival.grid, rival.quick))
+        return table
+    table = [
+        Method(f"auto ({told})", "auto", DEFAULT, told)
+        for told in _TABLES[kind]["auto"]
+    ]
+    table += _own_on_faults() if kind == "faults" else [_adaptive()]
+    for name, rival in rivals.items():
+        table += _variants(name, rival)
+    if kind == "time":
+        table += [replace(m, name=m.name + WITHOUT_PAST, past=False) for m in table]
+    return table
+
+
+def rivals_of(kind: str) -> dict[str, RivalEntry]:
+    """Rivals for a kind of anomalies, installed or not."""
+    return RIVALS.get(kind, RIVALS["strangers"])
+
+
+def _own_on_faults() -> Iterator[Method]:
+    """Methods of the package with their defaults and, where tasks have metrics, tuned."""
+    for name, method in METHODS.items():
+        if name not in _TABLES["faults"]["without"]:
+            quick = method.can.quick
+            yield Method(name, name, DEFAULT, method(), {}, quick)
+            if method.can.task_metric:
+                # Its settings are chosen by synthetic faults made of training rows.
+                tuned = f"{name} (tuned for faults)"
+                yield Method(tuned, name, DEFAULT, method(), None, quick)
+
+
+def _adaptive() -> Method:
+    """The method for faults, in the setting that is preferred for them."""
+    model = IndependentOCKSR(metric="adaptive", kernel="laplacian", width=3.0)
+    return Method("OCKSR (adaptive)", "OCKSR", DEFAULT, model)
 
 
 def _variants(name: str, rival: RivalEntry) -> Iterator[Method]:
     """A rival in every setting of its grid, the default first."""
-    for number, values in enumerate(product(*rival.grid.values())):
-        setting = dict(zip(rival.grid, values, strict=True))
+    for number, setting in enumerate(settings_of(rival.grid)):
         words = ", ".join(f"{key}={value}" for key, value in setting.items())
         if number == 0:
             words = DEFAULT
@@ -304,12 +246,6 @@ def _variants(name: str, rival: RivalEntry) -> Iterator[Method]:
         if rival.own_scales:
             scaled = OwnScales(model)
             yield Method(f"{name}, own scales", name, words, scaled, {}, rival.quick)
-
-
-def not_installed(kind: str) -> list[str]:
-    """Names of the rivals of a kind of anomalies whose package is missing."""
-    rivals = {"faults": FAULT_RIVALS, "time": TIME_RIVALS}.get(kind, RIVALS)
-    return [name for name, rival in rivals.items() if rival.missing]
 
 
 def ours(method: str) -> bool:
@@ -362,8 +298,7 @@ def has_ridge(family: str) -> bool:
 
 def _chosen(rival: Rival, grid: Grid, X: Array, task: Labels, kind: str) -> Rival:
     """The best candidate of a grid, not fitted; judged as the methods of the package are."""
-    settings = (zip(grid, values, strict=True) for values in product(*grid.values()))
-    candidates = [clone(rival).set_params(**dict(setting)) for setting in settings]
+    candidates = [clone(rival).set_params(**setting) for setting in settings_of(grid)]
     if len(candidates) == 1:
         return candidates[0]
     rows, labels, _ = training_rows(clone(rival), X, task)

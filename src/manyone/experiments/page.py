@@ -4,17 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from manyone.experiments.charts import Chart
 from manyone.experiments.data import DATASETS
-from manyone.experiments.findings import ANOMALIES, findings
+from manyone.experiments.figures import Drawing
+from manyone.experiments.findings import findings
 from manyone.experiments.methods import AS_IN_PAPER
 from manyone.experiments.plan import Plan, code_version
-from manyone.experiments.results import HINDSIGHT, Results, Row, ties
+from manyone.experiments.results import (
+    ANOMALIES,
+    HINDSIGHT,
+    Results,
+    Row,
+    paired_test,
+    ties,
+)
 from manyone.page import html as layout
 
 
 def page(
-    plan: Plan, results: Results, figures: Sequence[tuple[Chart, bytes]], command: str
+    plan: Plan, results: Results, figures: Sequence[tuple[Drawing, bytes]], command: str
 ) -> str:
     """HTML that loads nothing from elsewhere; the same values give the same text.
 
@@ -22,8 +29,8 @@ def page(
     ----------
     plan : Plan
     results : Results
-    figures : sequence of (Chart, bytes)
-        The charts, and their PNG.
+    figures : sequence of (Drawing, bytes)
+        The figures, and their PNG.
     command : str
         What to type to run it again.
 
@@ -46,7 +53,7 @@ def page(
         plan=plan,
         version=code_version(),
         results=results,
-        findings=findings(results, [chart for chart, _ in figures]),
+        findings=findings(results),
         failures=list(dict.fromkeys(failures)),
         published=any(row.method.endswith(AS_IN_PAPER) for row in results.rows),
         sizes_by_dataset=sizes_by_dataset,
@@ -59,46 +66,42 @@ def page(
 
 def auc_table(name: str, results: Results) -> layout.Table:
     """The table of one data set; errors and tests only if there is more than one repetition."""
-    rows = [row for row in results.rows if row.dataset == name]
-    kinds = [kind for kind in ANOMALIES if any(row.protocol == kind for row in rows)]
     heads = ["method"]
-    for kind in kinds:
+    cells: dict[str, list[layout.Cell]] = {m: [] for m in results.methods(name)}
+    for kind in results.kinds:
+        rows = results.of_kind(name, kind)
+        by_method = {row.method: row for row in rows}
         heads.append(ANOMALIES[kind])
-        if results.repeated:
-            heads.append("p")
-        if kind == "seen":
-            heads += ["paper", "difference"]
-    lines = []
-    for method in dict.fromkeys(row.method for row in rows):
-        cells: list[layout.Cell] = []
-        by_kind = {row.protocol: row for row in rows if row.method == method}
-        for kind in kinds:
-            row = by_kind.get(kind)
-            cells += _auc_cells(row, results.of_kind(name, kind)[0], results)
+        heads += ["p"] if results.repeated else []
+        heads += ["paper", "difference"] if kind == "seen" else []
+        for method in cells:
+            row = by_method.get(method)
+            cells[method] += _auc_cells(row, rows[0], results.repeated)
             if kind == "seen":
-                cells.append(_cell(row.paper if row else None, ".2f"))
-                cells.append(_cell(row.ahead if row else None, "+.2f"))
-        soft = method.endswith((AS_IN_PAPER, HINDSIGHT))
-        lines.append(layout.Row(method, tuple(cells), soft=soft))
+                paper = row.paper if row else None
+                cells[method].append(_cell(paper, ".2f"))
+                ahead = row.mean - paper if row and paper is not None else None
+                cells[method].append(_cell(ahead, "+.2f"))
+    soft = (AS_IN_PAPER, HINDSIGHT)
+    lines = [layout.Row(m, tuple(c), soft=m.endswith(soft)) for m, c in cells.items()]
     spread = ", mean ± standard error" if results.repeated else ", one repetition"
     title = f"{DATASETS[name].title}: AUC in percent{spread}"
     return layout.Table(title, tuple(heads), tuple(lines))
 
 
-def _auc_cells(row: Row | None, best: Row, results: Results) -> list[layout.Cell]:
+def _auc_cells(row: Row | None, best: Row, repeated: bool) -> list[layout.Cell]:
     """A mean, and with more than one repetition the paired test against the best method."""
     if row is None:
-        return [layout.Cell()] * (2 if results.repeated else 1)
-    if not results.repeated:
+        return [layout.Cell()] * (2 if repeated else 1)
+    if not repeated:
         return [layout.Cell(str(row), row.mean)]
-    mark = "level" if results.level(row, best) else ""
+    pair = None if row is best else paired_test(row, best)
+    mark = "level" if pair and pair.unclear else ""
     if ties(row, best):
         mark = "best"
-    pair = results.pair(row.dataset, row.protocol, row.method, best.method)
-    p = pair.p if pair else None
-    test = _cell(p, ".3f", "soft")
-    if p is not None and p < 0.001:
-        test = layout.Cell("< 0.001", p, "soft")
+    test = _cell(pair.p if pair else None, ".3f", "soft")
+    if pair and pair.p is not None and pair.p < 0.001:
+        test = layout.Cell("< 0.001", pair.p, "soft")
     return [layout.Cell(str(row), row.mean, mark), test]
 
 

@@ -17,29 +17,21 @@ from manyone.experiments.methods import (
     Method,
     compared,
     has_ridge,
-    not_installed,
     own,
+    rivals_of,
 )
 from manyone.experiments.protocols import FaultProtocol, Protocol, TimeProtocol
 
 #: First-layer ridges of the paper's last experiment.
 RIDGES = tuple(f"alpha=1e-{k}" if k else "alpha=1" for k in range(7))
-#: Levels of each kind that are tried (see `manyone.experiments.cells.corrupt`).
-CORRUPTION_KINDS = {
-    "labels": (0.1, 0.2, 0.4),
-    "features": (0.5, 1.0),
-    "relations": (0.5, 0.8),
-}
-# Repetitions of the studies, alarm rates included: each repetition takes many fits.
+# Repetitions of the study of the ridge and of alarm rates, which take many fits each.
 _STUDY_REPEATS = 3
 # Paths in the package that only present results; all the rest may change them.
 _PRESENTATION = (
     "cli",
     "plots",
     "page",
-    "experiments/charts.py",
     "experiments/figures.py",
-    "experiments/figures.toml",
     "experiments/findings.py",
     "experiments/page.py",
     "experiments/reproduce.py",
@@ -61,8 +53,6 @@ class Cell:
     seed, repetition : int
     shrink : int
         Divides the numbers of test rows.
-    corruption : str
-        What is done to the training rows, see `corrupt`; nothing if empty.
     """
 
     dataset: str
@@ -73,7 +63,6 @@ class Cell:
     seed: int
     repetition: int
     shrink: int = 1
-    corruption: str = ""
 
     @property
     def measures_alarms(self) -> bool:
@@ -106,7 +95,7 @@ class Plan:
     only : tuple of str or None
         Names of the methods to run; None is all.
     studied : tuple of str or None
-        Families for the studies of the ridge and of corrupted rows; None is all that run.
+        Families for the study of the ridge; None is all that run.
     """
 
     datasets: tuple[str, ...] = ("mnist",)
@@ -136,7 +125,8 @@ class Plan:
     @property
     def missing(self) -> list[str]:
         """Names of the rivals that are left out because their packages are not installed."""
-        return not_installed(self.protocols[0]) if self.only is None else []
+        rivals = rivals_of(self.protocols[0]) if self.only is None else {}
+        return [name for name, rival in rivals.items() if rival.missing]
 
     def methods(self) -> list[Method]:
         """Methods in the table."""
@@ -145,24 +135,18 @@ class Plan:
         return [method for method in methods if only is None or method.name in only]
 
     def cells(self) -> list[Cell]:
-        """Cells of the table, then those of the studies of the ridge and of corrupted rows.
+        """Cells of the table, then those of the study of the ridge.
 
         They are ordered by repetition, so that the time left can be told early.
         """
-        table = [(method, "") for method in self.methods()]
-        # The studies have many more cells for each repetition than the table.
         study_repeats = max(1, min(self.repeats // 3, _STUDY_REPEATS))
-        cells = self._cells(self.repeats, self.protocols, table)
-        cells += self._cells(study_repeats, self.protocols[:1], self._studies())
+        cells = self._cells(self.repeats, self.protocols, self.methods())
+        cells += self._cells(study_repeats, self.protocols[:1], self._studied())
         return list(dict.fromkeys(cells))
 
     def _cells(
-        self,
-        repeats: int,
-        protocols: tuple[str, ...],
-        methods: list[tuple[Method, str]],
+        self, repeats: int, protocols: tuple[str, ...], methods: list[Method]
     ) -> list[Cell]:
-        """Cells of methods, each with the corruption of its training rows."""
         return [
             Cell(
                 dataset,
@@ -173,38 +157,25 @@ class Plan:
                 self.seed,
                 repetition,
                 self.shrink,
-                corruption,
             )
-            for repetition, dataset, protocol, (method, corruption) in product(
+            for repetition, dataset, protocol, method in product(
                 range(repeats), self.datasets, protocols, methods
             )
         ]
 
-    def _studies(self) -> list[tuple[Method, str]]:
-        """Methods with other ridges or corrupted training rows; faults have no such studies."""
+    def _studied(self) -> list[Method]:
+        """Methods of the package with other ridges; faults have no such study."""
         if not {"seen", "unseen"} & set(self.protocols):
             return []
         families = {method.family for method in self.methods()}
         if self.studied is not None:
             families &= set(self.studied)
-        studies = []
+        studied = []
         for family in METHODS:
             if family in families:
                 ridges = RIDGES if has_ridge(family) else RIDGES[:1]
-                studies += [(own(family, setting), "") for setting in ridges]
-                first = own(family, RIDGES[0])
-                studies += [(first, corruption) for corruption in corruptions(family)]
-        return studies
-
-
-def corruptions(family: str) -> list[str]:
-    """Ways in which training rows of a method are corrupted (see `corrupt`); none if it is slow."""
-    can = METHODS[family].can
-    # A task learned alone has no relations to lose. The paper's regression of that kind takes part
-    # all the same, as the line to compare with.
-    lost = () if can.joint or can.regression else ("relations",)
-    kinds = [] if can.slow else [kind for kind in CORRUPTION_KINDS if kind not in lost]
-    return [f"{kind}={level}" for kind in kinds for level in CORRUPTION_KINDS[kind]]
+                studied += [own(family, setting) for setting in ridges]
+        return studied
 
 
 @lru_cache

@@ -103,14 +103,6 @@ class FaultSplit:
         """Normal test rows, by their position in the data, and their tasks."""
         return self.test[~self.fault], self.owner[~self.fault]
 
-    def mean_over_tasks(self, values: Array, faults: bool) -> float:
-        """Mean over tasks of the mean of values (m,) of their faults, or their normal rows."""
-        chosen = self.fault == faults
-        codes = np.searchsorted(self.tasks, self.owner[chosen])
-        sums = np.bincount(codes, values[chosen], len(self.tasks))
-        counts = np.bincount(codes, minlength=len(self.tasks))
-        return float(np.mean(sums[counts > 0] / counts[counts > 0]))
-
 
 def member_aucs(scores: Array, member: NDArray[np.integer]) -> Array:
     """AUC of each task, (T,), from scores (m, T) and marks as in `Split.member` (m, T)."""

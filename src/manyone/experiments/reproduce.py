@@ -6,8 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from manyone.experiments import data
-from manyone.experiments.charts import draw_png
-from manyone.experiments.figures import charts
+from manyone.experiments.figures import drawings
 from manyone.experiments.page import page
 from manyone.experiments.plan import Plan
 from manyone.experiments.results import Results, pairs_csv, table_csv
@@ -53,13 +52,13 @@ def reproduce(
         data.load(name, data_home)
     outcomes = run(plan, out, workers=workers, data_home=data_home, progress=progress)
     results = Results(outcomes)
-    figures = [(chart, draw_png(chart)) for chart in charts(results)]
+    figures = [(drawing, drawing.png()) for drawing in drawings(results)]
     (out / "figures").mkdir(exist_ok=True)
-    files = {f"figures/{chart.name}.png": png for chart, png in figures}
+    files = {f"figures/{drawing.name}.png": png for drawing, png in figures}
     files["report.html"] = page(plan, results, figures, command).encode()
-    files["pairs.csv"] = pairs_csv(results.pairs).encode()
+    files["pairs.csv"] = pairs_csv(results).encode()
     # Last: where there is a table, all the rest is there too.
-    files["table.csv"] = table_csv(results.rows).encode()
+    files["table.csv"] = table_csv(results).encode()
     for name, content in files.items():
         write_atomically(out / name, content)
     return results

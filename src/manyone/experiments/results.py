@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -16,25 +16,13 @@ from manyone.experiments.plan import Cell
 from manyone.experiments.runner import Outcome
 from manyone.files import csv_text
 
-COLUMNS = (
-    "dataset",
-    "protocol",
-    "method",
-    "auc_mean",
-    "auc_std",
-    "repeats",
-    "paper_auc",
-)
-PAIR_COLUMNS = (
-    "dataset",
-    "protocol",
-    "better",
-    "worse",
-    "mean_difference",
-    "standard_error",
-    "p_value",
-    "repeats",
-)
+#: What the anomalies of a protocol are called.
+ANOMALIES = {
+    "seen": "seen anomalies",
+    "unseen": "unseen anomalies",
+    "faults": "faults",
+    "time": "faults in time",
+}
 #: Level of the paired tests.
 LEVEL = 0.05
 #: Added to the name of a rival in the setting that turned out best on the test rows.
@@ -74,11 +62,6 @@ class Row:
             return None
         return PAPER_AUC.get(self.dataset, {}).get(self.family)
 
-    @property
-    def ahead(self) -> float | None:
-        """By how much the mean lies above the paper's figure; None where it has none."""
-        return None if self.paper is None else self.mean - self.paper
-
     def __str__(self) -> str:
         error = "" if self.error is None else f" ± {self.error:.2f}"
         return f"{self.mean:.2f}{error}"
@@ -111,13 +94,32 @@ class Results:
 
     @cached_property
     def rows(self) -> list[Row]:
-        """Lines of the table."""
-        return summarise(self.outcomes)
+        """Lines of the table, in the order in which their methods were declared.
+
+        A method in several settings has a line for the first, and one for the best by hindsight.
+        """
+        aucs: dict[tuple[str, str, str, str], dict[str, dict[int, float]]] = {}
+        for outcome in self.outcomes:
+            cell = outcome.cell
+            if outcome.result and _in_table(cell):
+                line = (cell.dataset, cell.protocol, cell.method, cell.family)
+                settings = aucs.setdefault(line, {})
+                settings.setdefault(cell.setting, {})[cell.repetition] = outcome.auc
+        lines = []
+        for line, settings in aucs.items():
+            rows = [Row(*line, by_repetition) for by_repetition in settings.values()]
+            lines.append(rows[0])
+            if len(rows) > 1:
+                best = max(rows, key=lambda row: row.mean)
+                lines.append(replace(best, method=best.method + HINDSIGHT))
+        return lines
 
     @cached_property
     def pairs(self) -> list[Pair]:
         """Paired tests of all lines of the same data set and protocol."""
-        return compare(self.rows)
+        couples = itertools.combinations(self.rows, 2)
+        tests = (paired_test(first, second) for first, second in couples)
+        return [pair for pair in tests if pair is not None]
 
     @property
     def repeated(self) -> bool:
@@ -128,6 +130,17 @@ class Results:
     def datasets(self) -> list[str]:
         """Names of the data sets that have a row."""
         return list(dict.fromkeys(row.dataset for row in self.rows))
+
+    @property
+    def kinds(self) -> list[str]:
+        """Kinds of anomaly that have a row."""
+        protocols = {row.protocol for row in self.rows}
+        return [kind for kind in ANOMALIES if kind in protocols]
+
+    def methods(self, dataset: str) -> list[str]:
+        """Names of the methods of a data set, in the order of the table."""
+        rows = [row for row in self.rows if row.dataset == dataset]
+        return list(dict.fromkeys(row.method for row in rows))
 
     def alarms(self, dataset: str) -> dict[str, Array]:
         """Measured alarm rates of each method, for each of ``cells.ALARM_RATES``."""
@@ -143,69 +156,26 @@ class Results:
         rows = [row for row in rows if row.protocol == protocol]
         return sorted(rows, key=lambda row: -row.mean)
 
-    def pair(self, dataset: str, protocol: str, a: str, b: str) -> Pair | None:
-        """The paired test of two methods, whichever is ahead."""
-        wanted = (dataset, protocol, {a, b})
-        for pair in self.pairs:
-            if (pair.dataset, pair.protocol, {pair.better, pair.worse}) == wanted:
-                return pair
-        return None
-
-    def level(self, row: Row, best: Row) -> bool:
-        """Whether the paired test finds no clear difference from the best method."""
-        pair = self.pair(row.dataset, row.protocol, row.method, best.method)
-        return pair is not None and pair.unclear
-
 
 def ties(row: Row, best: Row) -> bool:
     """Whether a method has the best mean, to the digits that are shown."""
     return round(row.mean, 2) == round(best.mean, 2)
 
 
-def summarise(outcomes: Iterable[Outcome]) -> list[Row]:
-    """Lines of the table, in the order in which their methods were declared.
-
-    A method in several settings has a line for the first, and one for the best by hindsight.
-    """
-    aucs: dict[tuple[str, str, str, str], dict[str, dict[int, float]]] = {}
-    for outcome in outcomes:
-        cell = outcome.cell
-        if outcome.result and _in_table(cell):
-            line = (cell.dataset, cell.protocol, cell.method, cell.family)
-            settings = aucs.setdefault(line, {})
-            settings.setdefault(cell.setting, {})[cell.repetition] = outcome.auc
-    lines = []
-    for line, settings in aucs.items():
-        rows = [Row(*line, by_repetition) for by_repetition in settings.values()]
-        lines.append(rows[0])
-        if len(rows) > 1:
-            best = max(rows, key=lambda row: row.mean)
-            lines.append(replace(best, method=best.method + HINDSIGHT))
-    return lines
-
-
 def _in_table(cell: Cell) -> bool:
-    """Whether a cell belongs to the table, not only to a study."""
-    if cell.protocol in ("faults", "time"):
-        return True
+    """Whether a cell belongs to the table, not only to the study of the ridge."""
     published = cell.method.endswith(AS_IN_PAPER)
-    return not cell.corruption and (cell.setting == "tuned" or published)
+    return cell.protocol in ("faults", "time") or cell.setting == "tuned" or published
 
 
-def compare(rows: Sequence[Row]) -> list[Pair]:
-    """Paired t tests of all pairs of methods within each data set and protocol."""
-    pairs = []
-    for first, second in itertools.combinations(rows, 2):
-        if (first.dataset, first.protocol) == (second.dataset, second.protocol):
-            better, worse = sorted((first, second), key=lambda row: -row.mean)
-            common = sorted(better.aucs.keys() & worse.aucs.keys())
-            if common:
-                gains = np.array([better.aucs[r] - worse.aucs[r] for r in common])
-                pairs.append(_paired_test(better, worse, gains))
-    return pairs
-
-
-def _paired_test(better: Row, worse: Row, gains: Array) -> Pair:
+def paired_test(first: Row, second: Row) -> Pair | None:
+    """Paired t test of two methods; None where they share no splits."""
+    better, worse = sorted((first, second), key=lambda row: -row.mean)
+    same_rows = (better.dataset, better.protocol) == (worse.dataset, worse.protocol)
+    common = sorted(better.aucs.keys() & worse.aucs.keys())
+    if not same_rows or not common:
+        return None
+    gains = np.array([better.aucs[r] - worse.aucs[r] for r in common])
     error = None
     p = None
     if len(gains) > 1:
@@ -225,8 +195,9 @@ def _paired_test(better: Row, worse: Row, gains: Array) -> Pair:
     )
 
 
-def table_csv(rows: Iterable[Row]) -> str:
+def table_csv(results: Results) -> str:
     """The table as text."""
+    heads = "dataset,protocol,method,auc_mean,auc_std,repeats,paper_auc"
     lines = [
         [
             row.dataset,
@@ -237,13 +208,16 @@ def table_csv(rows: Iterable[Row]) -> str:
             len(row.aucs),
             _number(row.paper, ".2f"),
         ]
-        for row in rows
+        for row in results.rows
     ]
-    return csv_text(COLUMNS, lines)
+    return csv_text(heads.split(","), lines)
 
 
-def pairs_csv(pairs: Iterable[Pair]) -> str:
+def pairs_csv(results: Results) -> str:
     """Paired tests as text."""
+    heads = (
+        "dataset,protocol,better,worse,mean_difference,standard_error,p_value,repeats"
+    )
     lines = [
         [
             pair.dataset,
@@ -255,9 +229,9 @@ def pairs_csv(pairs: Iterable[Pair]) -> str:
             _number(pair.p, ".3g"),
             pair.repeats,
         ]
-        for pair in pairs
+        for pair in results.pairs
     ]
-    return csv_text(PAIR_COLUMNS, lines)
+    return csv_text(heads.split(","), lines)
 
 
 def _number(value: float | None, digits: str = ".4f") -> str:

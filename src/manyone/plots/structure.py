@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,9 +17,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.colorbar import Colorbar
     from matplotlib.colors import Colormap
+    from matplotlib.figure import Figure
 
 _MOST_VALUES = 12  # largest T whose cells still have room for a number
 _LABEL_HEIGHT = 0.16  # inches that a line of text takes
+_LETTER_WIDTH = 0.09  # inches, with the space between two labels
 
 
 @dataclass(eq=False, repr=False)
@@ -199,22 +201,24 @@ class StructureDisplay(Display):
                 fraction=0.046,
                 pad=0.03,
             )
-        self._label_ticks(ax)
+        label_tasks(ax, self.labels[self.order])
+        ax.set(xlabel="to task", ylabel="from task")
         return self
 
-    def _label_ticks(self, ax: Axes) -> None:
-        """Label as many tasks as there is room for."""
-        T = len(self.order)
-        inches = self.figure_.dpi_scale_trans.inverted()
-        box = ax.get_window_extent().transformed(inches)
-        step = max(1, int(np.ceil(T * _LABEL_HEIGHT / min(box.width, box.height))))
-        ticks = np.arange(0, T, step)
-        names = [str(self.labels.tolist()[t]) for t in self.order[ticks]]
-        small = "small" if T > _MOST_VALUES else "medium"
-        wide = max(map(len, names)) * len(names) * 0.09 > box.width
-        ax.set_xticks(ticks, names, rotation=90 if wide else 0, fontsize=small)
-        ax.set_yticks(ticks, names, fontsize=small)
-        ax.set(xlabel="to task", ylabel="from task")
+
+def label_tasks(ax: Axes, labels: Labels) -> None:
+    """Name as many of the tasks at 0, 1, ... on both axes as there is room for."""
+    figure = cast("Figure", ax.get_figure(root=True))
+    inches = figure.dpi_scale_trans.inverted()
+    box = ax.get_window_extent().transformed(inches)
+    room = min(box.width, box.height)
+    step = max(1, int(np.ceil(len(labels) * _LABEL_HEIGHT / room)))
+    ticks = np.arange(0, len(labels), step)
+    names = [str(label) for label in labels[ticks].tolist()]
+    small = "small" if len(labels) > _MOST_VALUES else "medium"
+    wide = max(map(len, names)) * len(names) * _LETTER_WIDTH > box.width
+    ax.set_xticks(ticks, names, rotation=90 if wide else 0, fontsize=small)
+    ax.set_yticks(ticks, names, fontsize=small)
 
 
 def clustered(matrix: Array) -> Codes:
