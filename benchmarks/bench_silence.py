@@ -10,12 +10,15 @@ its gaps.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 
 import numpy as np
 
 from manyone.alerts.silence import LEVEL, gap_pvalues, gap_table
 
 RNG = np.random.default_rng(0)
+# Kinds of arrivals: so many gaps of a task, whose usual one is about 1.
+Arrivals = Callable[[int], np.ndarray]
 
 
 def regular(n: int) -> np.ndarray:
@@ -52,14 +55,14 @@ def flagged_after(gaps: np.ndarray, unit: np.ndarray) -> np.ndarray:
     return after
 
 
-def measure(arrivals: object, low: int, high: int, draws: int) -> str:
+def measure(arrivals: Arrivals, low: int, high: int, draws: int) -> str:
     """A line about tasks with so many gaps."""
     share = []
     typical = []
     quantile = []
     for draw in range(draws):
         sizes = RNG.integers(low, high + 1, 100)
-        lists = [np.exp(RNG.normal()) * arrivals(n + 1) for n in sizes]  # type: ignore
+        lists = [np.exp(RNG.normal()) * arrivals(n + 1) for n in sizes]
         gaps = gap_table([each[:-1] for each in lists])
         current = np.array([each[-1] for each in lists])
         share.append(np.mean(gap_pvalues(gaps, current, LEVEL) <= LEVEL))

@@ -134,3 +134,25 @@ def test_a_single_task_with_few_gaps_cannot_be_flagged():
     assert gap_pvalues(gaps, np.array([1e9]), LEVEL)[0] == 1 / 51
     nothing = gap_table([np.empty(0), np.empty(0)])
     assert gap_pvalues(nothing, np.array([1e9, 0.0]), LEVEL).tolist() == [1.0, 1.0]
+
+
+def weekly(rng, n):
+    """A row a week, at some hour of Monday."""
+    return 7.0 + rng.uniform(-0.4, 0.4, n)
+
+
+def weekly_with_holidays(rng, n):
+    """The same, but two weeks at the turn of the year."""
+    gaps = weekly(rng, n)
+    gaps[n - 10 :: -52] += 7.0
+    return gaps
+
+
+@pytest.mark.parametrize("arrivals", [weekly, weekly_with_holidays])
+def test_one_of_eight_weekly_shops_is_told_within_three_gaps(arrivals):
+    """Too few gaps for its own rank: 82, of 99 that 1 % takes."""
+    rng = np.random.default_rng(19)
+    gaps, _ = fleet(rng, arrivals, [82] * 8)
+    current = 0.3 * np.nanmedian(gaps, axis=1)
+    current[5] *= 10.0
+    assert np.flatnonzero(gap_pvalues(gaps, current, LEVEL) <= LEVEL).tolist() == [5]

@@ -107,3 +107,21 @@ def test_a_forged_store_is_one_line(here, change, capsys):
     capsys.readouterr()
     assert main(REPORT) in (0, 2)
     assert "mistake in manyone" not in capsys.readouterr().err
+
+
+def test_answered_incidents_leave_the_headline(here):
+    watched(here)
+    model = manyone.load("fleet.manyone")
+    before = report_of_store(here / "s", model, "fleet.manyone").findings
+    assert len(before.outstanding) > 0 and before.stands_out
+    ids = [row_id for (row_id,) in query("SELECT id FROM alarms WHERE muted IS NULL")]
+    pl.DataFrame({"id": ids, "answer": "fault"}).write_csv("answers.csv")
+    assert main([*WATCH, "--feedback", "answers.csv"]) == 0
+    after = report_of_store(here / "s", model, "fleet.manyone").findings
+    assert len(after.incidents) == len(before.incidents)
+    assert after.outstanding == () and not after.stands_out
+    assert {incident.answer for incident in after.incidents} == {"fault"}
+    assert main(REPORT) == 0
+    page = (here / "page.html").read_text()
+    assert "Every incident that stands out is answered" in page
+    assert "stands out among" not in page and "stand out among" not in page

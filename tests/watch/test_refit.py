@@ -243,3 +243,26 @@ def test_models_are_kept_and_a_kill_in_between_is_made_good(
     assert facts["rows"] == 7 and facts["replaces"] == "0006.manyone"
     with read_store(state) as store:
         assert store.totals().rows == len(table)
+
+
+def test_an_incident_goes_on_under_another_model(watched, champion):
+    """A fault that began before a refit, and lasts, is one incident with one id."""
+    state, table, _ = watched
+    path = state.parent / "fleet.manyone"
+    fault = rows(range(DAYS, DAYS + 6), 5).with_columns(
+        a=pl.when(pl.col("machine") == "m1").then(pl.col("a") + 12.0).otherwise("a")
+    )
+    before = pl.col("day") < DAYS + 3
+    watch = ["watch", "fleet.manyone", "fault.csv", "--state", str(state)]
+    fault.filter(before).drop("day").write_csv("fault.csv")
+    assert main(watch) == 0
+    wanted = "SELECT id, alarms FROM incidents WHERE task = 'm1' AND stands_out = 1"
+    with open_store(state) as store:
+        ((first),) = store.query(wanted)
+        other = deepcopy(champion).refit(table.drop("day"))
+        replace_model(store, path, other, {})
+    fault.filter(~before).drop("day").write_csv("fault.csv")
+    assert main(watch) == 0
+    with read_store(state) as store:
+        ((later),) = store.query(wanted)
+    assert later["id"] == first["id"] and later["alarms"] == first["alarms"] + 18

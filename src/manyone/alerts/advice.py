@@ -124,7 +124,7 @@ def _silent_tasks(names: Sequence[str]) -> list[Step]:
 def _other_alarms(model: str, findings: Findings, rate: float) -> list[Step]:
     """What to do about alarms that are in no incident that stands out."""
     most = findings.most_by_chance
-    total = int(findings.counts[1].sum())
+    total = int(findings.open_alarms.sum())
     outstanding = sum(len(incident.alarms) for incident in findings.outstanding)
     others = total - outstanding
     if others > most:
@@ -137,7 +137,7 @@ def _other_alarms(model: str, findings: Findings, rate: float) -> list[Step]:
     if outstanding and others:
         text = f"Besides these incidents there are {plural(others, 'more alarm')}"
         return [Step(f"{text}; chance explains up to {most:,}.")]
-    if findings.rate is not None and is_quiet(total, findings):
+    if findings.rate is not None and is_quiet(findings):
         text = (
             "Alarms are rarer than you asked for, so faults may be missed. A higher "
             "rate catches more."
@@ -147,10 +147,11 @@ def _other_alarms(model: str, findings: Findings, rate: float) -> list[Step]:
     return []
 
 
-def is_quiet(alarms: int, findings: Findings) -> bool:
+def is_quiet(findings: Findings) -> bool:
     """Whether there are fewer than half of the alarms that the rate allows."""
     rate = 0.0 if findings.rate is None else findings.rate
-    allowed = rate * float(findings.counts[0].sum())
+    rows, alarms = findings.counts.sum(axis=1).tolist()
+    allowed = rate * rows
     # With fewer allowed, half of them is often chance.
     return allowed >= 20.0 and alarms < allowed / 2
 

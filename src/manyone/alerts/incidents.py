@@ -54,6 +54,8 @@ class Incident:
         Number of the worst row in the table; its id where rows have ids.
     reason : str
         Of the worst row; empty where it has none.
+    answer : str
+        What somebody has said of it: normal, fault or nothing.
     """
 
     task: int
@@ -66,6 +68,7 @@ class Incident:
     depth: float
     worst_row: int | str
     reason: str
+    answer: str = ""
 
     @property
     def stands_out(self) -> bool:
@@ -167,9 +170,18 @@ class Findings:
         return total_law(laws)
 
     @cached_property
+    def open_alarms(self) -> Mask:
+        """Alarms that nobody has called normal or a fault, shape (m,)."""
+        if not self.rows.answers:
+            return self.rows.alarm
+        is_open = [answer not in ("normal", "fault") for answer in self.rows.answers]
+        return self.rows.alarm & np.array(is_open, dtype=bool)
+
+    @cached_property
     def chance(self) -> float:
-        """Probability of so many alarms or more if every row is normal."""
-        return chance_of(int(self.counts[1][self.is_known].sum()), self.law)
+        """Probability of so many open alarms or more if every row is normal."""
+        is_known = self.is_known[self.rows.task]
+        return chance_of(int(np.count_nonzero(self.open_alarms & is_known)), self.law)
 
     @cached_property
     def most_by_chance(self) -> int:
@@ -181,17 +193,20 @@ class Findings:
 
     @property
     def more_than_chance(self) -> bool:
-        """Whether there are more alarms than chance explains."""
-        return int(self.counts[1].sum()) > self.most_by_chance
+        """Whether there are more open alarms than chance explains."""
+        return int(np.count_nonzero(self.open_alarms)) > self.most_by_chance
 
     @cached_property
     def outstanding(self) -> tuple[Incident, ...]:
-        """Incidents that stand out."""
-        return tuple(incident for incident in self.incidents if incident.stands_out)
+        """Incidents that stand out, and that nobody has answered."""
+        return tuple(i for i in self.incidents if i.stands_out and not i.answer)
 
     @property
     def stands_out(self) -> bool:
-        """Whether an incident stands out or there are more alarms than by chance."""
+        """Whether an incident stands out or there are more alarms than by chance.
+
+        What somebody has answered does not count.
+        """
         return len(self.outstanding) > 0 or self.more_than_chance
 
 

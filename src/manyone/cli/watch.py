@@ -474,7 +474,6 @@ class _Run:
     def _watch_block(self, block: Block, file_number: int) -> None:
         """Judge the rows of a block, and hand them to the store with their incidents."""
         from manyone.tables.incidents import REASONS, scored_block
-        from manyone.watch.incidents import rows_for_incidents
 
         # Before each batch, so that a run that was killed goes on as it would have.
         self._store.use_answers(self._monitor)
@@ -501,9 +500,7 @@ class _Run:
         late = self._arrivals.add(details.task, details.moment)
         self.totals.late += [details.file_row[row] for row in late]
         numbers = self._store.add_rows(self._monitor, details)
-        rows = rows_for_incidents(self._model, state, scored)
-        rows["number"] = numbers
-        incidents = self._finder.add(details.task, answers.codes, rows)
+        incidents = self._finder.add(numbers, details.task, state, scored)
         self.totals.add_incidents(incidents)
         self._announce(incidents)
         self._note_drift(flagged, most, watched, moments)

@@ -123,6 +123,7 @@ class Summary:
     tasks: int
     incidents: int
     outstanding: int
+    answered: int
     axis: float
 
     @classmethod
@@ -139,10 +140,11 @@ class Summary:
             most_by_chance=most,
             chance=findings.chance,
             more_than_chance=findings.more_than_chance,
-            is_quiet=is_quiet(total, findings),
+            is_quiet=is_quiet(findings),
             tasks=int(np.count_nonzero(rows)),
             incidents=len(findings.incidents),
             outstanding=len(findings.outstanding),
+            answered=sum(i.stands_out and i.answer != "" for i in findings.incidents),
             axis=1.06 * max(total, most, promised, 1.0),
         )
 

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from manyone._types import Array
-from manyone.alerts.evidence import STANDS_OUT
 from manyone.alerts.incidents import Findings
 from manyone.page.fleet import FleetReport, Summary, task_map, time_line
 from manyone.page.html import Page, Section, render, sentence, templates
@@ -121,7 +120,9 @@ def _embed_table(data: dict[str, Any], findings: Findings) -> None:
     data["tasks"]["rows"] = findings.counts[0].tolist()
     data["tasks"]["alarms"] = findings.counts[1].tolist()
     data["tasks"]["chance"] = _short(findings.by_chance, 3)
-    data["tasks"]["outstanding"] = (findings.by_chance < STANDS_OUT).tolist()
+    outstanding = {incident.task for incident in findings.outstanding}
+    tasks = range(len(findings.tasks.names))
+    data["tasks"]["outstanding"] = [task in outstanding for task in tasks]
     order = np.lexsort((rows.depth_p, rows.p_value, ~rows.alarm))
     shown = order[:MOST_ROWS]
     place = np.full(len(rows.task), -1)
@@ -152,7 +153,7 @@ def _embed_table(data: dict[str, Any], findings: Findings) -> None:
         "column": [", ".join(incident.columns) for incident in incidents],
         "count": [len(incident.alarms) for incident in incidents],
         "chance": _short(np.array([incident.by_chance for incident in incidents]), 3),
-        "outstanding": [incident.stands_out for incident in incidents],
+        "outstanding": [incident in findings.outstanding for incident in incidents],
         "rows": [
             [int(place[row]) for row in incident.alarms if place[row] >= 0]
             for incident in incidents

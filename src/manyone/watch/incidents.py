@@ -40,7 +40,7 @@ STREAM_ROW = np.dtype(
     [
         ("number", np.int64),  # in the stream, from 1 on
         ("place", np.int64),  # among the rows of its task, from 0 on
-        ("score", np.float64),
+        ("depth", np.float64),  # below the threshold, in units of the task's scores
         ("rank_p", np.float64),
         ("depth_p", np.float64),
         ("alarm", np.bool_),  # that counts: not muted
@@ -110,55 +110,14 @@ class StreamIncident:
         return self.by_chance < STANDS_OUT
 
 
-def rows_for_incidents(
-    model: TableModel,
-    state: MonitorState,
-    block: ScoredBlock,
-) -> StreamRows:
-    """What incidents need of rows that a monitor has judged, but for their places.
-
-    A row that lies no farther out than one that a person has called normal is as likely as
-    the monitor says: left-out rows of the training do not know what was normal since.
-
-    Parameters
-    ----------
-    model : TableModel
-    state : MonitorState
-    block : ScoredBlock
-        The rows.
-    """
-    answers = block.answers
-    alarms = np.flatnonzero(answers.alarm)
-    rows = np.zeros(len(answers.score), dtype=STREAM_ROW)
-    rows["score"] = answers.score
-    rows["rank_p"] = rank_pvalues(
-        model,
-        answers.score,
-        np.where(answers.codes < 0, len(model.tasks_), answers.codes),
-    )
-    rows["depth_p"] = 1.0
-    depth_p = model._reference().depth_pvalues(block.depth, answers.codes[alarms])
-    rows["depth_p"][alarms] = resolved(depth_p)
-    lowest = _lowest_confirmed(state)[answers.codes]
-    is_known_normal = (answers.codes >= 0) & (answers.score >= lowest)
-    rows["rank_p"] = np.where(
-        is_known_normal, np.maximum(rows["rank_p"], answers.p_value), rows["rank_p"]
-    )
-    rows["depth_p"][is_known_normal] = 1.0
-    rows["rank_p"][~block.counts] = 1.0
-    rows["depth_p"][~block.counts] = 1.0
-    rows["alarm"] = answers.alarm & block.counts
-    rows["leading"] = ""
-    rows["leading"][alarms] = block.leading
-    rows["reason"] = ""
-    rows["reason"][alarms] = [next(iter(reasons), "") for reasons in block.reasons]
-    return rows
-
-
 def _lowest_confirmed(state: MonitorState) -> Array:
-    """Lowest score (T,) of each reference that a person has called normal, or infinity."""
+    """Lowest score of each task that a person has called normal, or infinity.
+
+    Its shape is (T + 1,): the last one stands for tasks never seen.
+    """
     confirmed = state.confirmed & ~np.isnan(state.window)
-    return np.asarray(np.where(confirmed, state.window, np.inf).min(axis=1))
+    lowest = np.where(confirmed, state.window, np.inf).min(axis=1)
+    return np.append(lowest, np.inf)
 
 
 class IncidentFinder:
@@ -172,6 +131,7 @@ class IncidentFinder:
 
     def __init__(self, store: Store, model: TableModel) -> None:
         self._store = store
+        self._model = model
         self._tasks = tasks_of(model, ["never seen"])
         self._rate = float(model.model_._check_calibrated())
         self._calm = longest_calm(self._rate)
@@ -180,15 +140,31 @@ class IncidentFinder:
         self._first_rows = sorted(first for _, _, first in seen)
 
     def add(
-        self, names: Sequence[str | None], codes: Codes, rows: StreamRows
+        self,
+        numbers: range,
+        names: Sequence[str | None],
+        state: MonitorState,
+        block: ScoredBlock,
     ) -> list[StreamIncident]:
-        """Take the next rows of the stream, with the names and numbers of their tasks.
+        """Take the next rows of the stream.
+
+        Parameters
+        ----------
+        numbers : range
+            Their numbers in it.
+        names : sequence of str or None
+            Of their tasks.
+        state : MonitorState
+            That has judged them.
+        block : ScoredBlock
 
         Returns
         -------
         list of StreamIncident
             All those of stretches that one of the rows has joined.
         """
+        rows = self._as_rows(state, block)
+        rows["number"] = numbers
         by_task: dict[str, list[int]] = {}
         for row, name in enumerate(names):
             if name is not None:
@@ -206,10 +182,43 @@ class IncidentFinder:
             before = open_before.get(name, rows[:0])
             new = rows[members]
             if len(before) or new["alarm"].any():
-                joined += self._follow(name, int(codes[members[0]]), before, new)
+                code = int(block.answers.codes[members[0]])
+                joined += self._follow(name, code, before, new)
         incidents = find_in_stretches(self._tasks, joined, self._rate)
         self._store.set_incidents([stretch.number for stretch in joined], incidents)
         return incidents
+
+    def _as_rows(self, state: MonitorState, block: ScoredBlock) -> StreamRows:
+        """Rows as incidents need them, but for their numbers and places.
+
+        A row that lies no farther out than one that a person has called normal is as
+        likely as the monitor says: left-out rows of the training do not know what was
+        normal since.
+        """
+        answers = block.answers
+        alarms = np.flatnonzero(answers.alarm)
+        codes = np.where(answers.codes < 0, len(self._model.tasks_), answers.codes)
+        below = self._tasks.threshold[codes] - answers.score
+        reference = self._model._reference()
+        depth_p = reference.depth_pvalues(block.depth, answers.codes[alarms])
+        rows = np.zeros(len(answers.score), dtype=STREAM_ROW)
+        rows["depth"] = np.nan_to_num(below / self._tasks.unit[codes])
+        rows["rank_p"] = rank_pvalues(self._model, answers.score, codes)
+        rows["depth_p"] = 1.0
+        rows["depth_p"][alarms] = resolved(depth_p)
+        is_known_normal = answers.score >= _lowest_confirmed(state)[codes]
+        rows["rank_p"] = np.where(
+            is_known_normal, np.maximum(rows["rank_p"], answers.p_value), rows["rank_p"]
+        )
+        rows["depth_p"][is_known_normal] = 1.0
+        rows["rank_p"][~block.counts] = 1.0
+        rows["depth_p"][~block.counts] = 1.0
+        rows["alarm"] = answers.alarm & block.counts
+        rows["leading"] = ""
+        rows["leading"][alarms] = block.leading
+        rows["reason"] = ""
+        rows["reason"][alarms] = [next(iter(reasons), "") for reasons in block.reasons]
+        return rows
 
     def _follow(
         self, name: str, code: int, before: StreamRows, new: StreamRows
@@ -270,10 +279,13 @@ def find_in_stretches(
         rows=np.minimum(ends, HORIZON) - lengths,
         tasks=np.array([stretch.tasks for stretch in stretches]),
     )
+    chosen = tasks.take([stretch.code for stretch in stretches])
+    stretch_of_row = np.repeat(np.arange(len(stretches)), lengths)
+    depth = rows["depth"] * chosen.unit[stretch_of_row]
     table = Rows(
         number=rows["number"],
-        task=np.repeat(np.arange(len(stretches)), lengths),
-        score=rows["score"],
+        task=stretch_of_row,
+        score=chosen.threshold[stretch_of_row] - depth,
         p_value=rows["rank_p"],
         rank_p=rows["rank_p"],
         depth_p=rows["depth_p"],
@@ -283,7 +295,6 @@ def find_in_stretches(
         notes=("",) * len(rows),
         time=rows["place"].astype(np.float64),
     )
-    chosen = tasks.take([stretch.code for stretch in stretches])
     found = find_incidents(chosen, table, rate, past)
     return [*_as_stream(found, stretches, rows)]
 

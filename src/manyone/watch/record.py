@@ -98,7 +98,7 @@ def _findings(store: Store, model: TableModel, stored: Sequence[Line]) -> Findin
     for place, row in enumerate(stored):
         if row["incident"] is not None:
             places.setdefault(row["incident"], []).append(place)
-    lines = store.query("SELECT * FROM incident ORDER BY by_chance, id")
+    lines = store.query("SELECT * FROM incidents ORDER BY by_chance, id")
     found = [
         _incident(line, np.array(places[line["id"]]), tasks, rows)
         for line in lines
@@ -164,6 +164,7 @@ def _incident(line: Line, places: Codes, tasks: Tasks, rows: Rows) -> Incident:
         depth=float(np.nan_to_num(depth.max())),
         worst_row=line["worst_row"],
         reason=line["reason"],
+        answer=line["answer"] or "",
     )
 
 

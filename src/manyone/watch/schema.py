@@ -137,7 +137,7 @@ CREATE TABLE open_row (
     task TEXT NOT NULL,
     number INTEGER NOT NULL,
     place INTEGER NOT NULL,
-    score REAL NOT NULL,
+    depth REAL NOT NULL,
     rank_p REAL NOT NULL,
     depth_p REAL NOT NULL,
     alarm INTEGER NOT NULL,

@@ -523,7 +523,7 @@ class Store:
     def open_rows(self, tasks: Sequence[str]) -> dict[str, StreamRows]:
         """Rows of stretches that may go on, of some tasks, in their order."""
         cursor = self._connection.execute(
-            "SELECT task, number, place, score, rank_p, depth_p, alarm, leading, reason "
+            "SELECT task, number, place, depth, rank_p, depth_p, alarm, leading, reason "
             "FROM open_row WHERE task IN (SELECT value FROM json_each(?)) "
             "ORDER BY task, number",
             (json.dumps(tasks),),
@@ -782,8 +782,8 @@ class Store:
     def start_again(self, model: TableModel, past: TablePast | None = None) -> None:
         """Go on with another model: levels and drift start anew, all else stays.
 
-        Rows that were judged before keep what was said of them. Answers to them are kept,
-        and move no level of the new model.
+        Rows that were judged before keep what was said of them, so an incident that they
+        are part of goes on. Answers to them are kept, and move no level of the new model.
 
         Parameters
         ----------
@@ -803,7 +803,6 @@ class Store:
             "CREATE TEMP TABLE code_of (task TEXT PRIMARY KEY, code INTEGER)",
             "UPDATE task SET drift_since = NULL, drift_flagged = NULL, "
             "drift_moment = NULL",
-            "DELETE FROM open_row",
         ):
             self._connection.execute(statement)
         self._connection.executemany(
