@@ -32,9 +32,12 @@ def table():
 
 @pytest.fixture(scope="module")
 def places(table, tmp_path_factory):
-    """The same table as text, as a workbook, and in a database."""
+    """The same table as text, as a workbook, in a folder, and in a database."""
     folder = tmp_path_factory.mktemp("sources")
     table.write_csv(folder / "rows.csv")
+    (folder / "parts").mkdir()
+    table[:11].write_parquet(folder / "parts" / "1.parquet")
+    table[11:].write_parquet(folder / "parts" / "2.parquet")
     pytest.importorskip("xlsxwriter")
     table.write_excel(folder / "rows.xlsx", float_precision=15)
     with duckdb.connect(folder / "rows.duckdb") as connection:
@@ -46,12 +49,13 @@ def places(table, tmp_path_factory):
 def sources(folder):
     return {
         "workbook": folder / "rows.xlsx",
+        "folder": folder / "parts",
         "database": Query("SELECT * FROM rows ORDER BY rowid", folder / "rows.duckdb"),
         "files": Query(f"SELECT * FROM '{folder}/rows.csv'"),
     }
 
 
-@pytest.mark.parametrize("kind", ["workbook", "database", "files"])
+@pytest.mark.parametrize("kind", ["workbook", "folder", "database", "files"])
 def test_rows_are_those_of_the_text_file(places, table, kind):
     rows = read_table(sources(places)[kind])
     assert rows.columns == table.columns

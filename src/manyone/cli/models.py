@@ -53,7 +53,10 @@ BadCells = Annotated[
 ]
 Rows = Annotated[
     Path | None,
-    typer.Argument(help="CSV, CSV.gz, Parquet or xlsx; - is stdin. Or give --sql."),
+    typer.Argument(
+        help="CSV, CSV.gz, Parquet, a folder of Parquet, or xlsx; - is stdin. Or give "
+        "--sql."
+    ),
 ]
 Sql = Annotated[str | None, typer.Option(help="Query (DuckDB) that selects the rows.")]
 Database = Annotated[Path | None, typer.Option(help="DuckDB file that --sql reads.")]

@@ -81,8 +81,8 @@ def read_table(
     Parameters
     ----------
     source : Path, Query or bytes
-        CSV, gzipped CSV, Parquet or xlsx, whatever it is called; ``-`` is stdin. Bytes are
-        the content of such a file.
+        CSV, gzipped CSV, Parquet or xlsx, whatever it is called, or a folder of Parquet
+        files; ``-`` is stdin. Bytes are the content of such a file.
     kinds : mapping
         What columns of a text file are known to be.
     find : collection of str or None
@@ -257,11 +257,12 @@ def _parquet_blocks(
     import polars as pl
 
     try:
-        source = (
-            pl.read_parquet(file.raw).lazy()
-            if file.size is None
-            else pl.scan_parquet(file.name)
-        )
+        if file.parts:
+            source = pl.scan_parquet(file.parts)
+        elif file.size is None:
+            source = pl.read_parquet(file.raw).lazy()
+        else:
+            source = pl.scan_parquet(file.name)
         rows = source.select(pl.len()).collect().item()
         for start in range(0, max(rows, 1), _ROWS):
             yield (
@@ -315,13 +316,17 @@ def _first_line(error: BaseException) -> str:
 
 
 class OpenFile(NamedTuple):
-    """An open file: its beginning, the rest, its name for messages, its size if it has one."""
+    """An open file: its beginning, the rest, its name for messages, its size if it has one.
+
+    A folder of Parquet files is one, too: `parts` are its files.
+    """
 
     raw: IO[bytes]
     start: bytes
     name: str
     size: int | None
     query: Query | None = None
+    parts: list[Path] | None = None
 
     @property
     def is_parquet(self) -> bool:
@@ -379,9 +384,13 @@ class OpenFile(NamedTuple):
 
 @contextmanager
 def opened(source: Source | bytes) -> Iterator[OpenFile]:
-    """Open a file, stdin or bytes, and refuse what is known to be no table."""
+    """Open a file, a folder, stdin or bytes, and refuse what is known to be no table."""
     if isinstance(source, Query):
         yield OpenFile(io.BytesIO(), b"", str(source), None, source)
+        return
+    if isinstance(source, Path) and source.is_dir():
+        parts = parquet_files(source)
+        yield OpenFile(io.BytesIO(), _PARQUET, str(source), None, parts=parts)
         return
     with _stream_of(source) as (stream, name, size):
         file = OpenFile(stream, stream.peek(8), name, size)
