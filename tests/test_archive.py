@@ -21,7 +21,7 @@ from manyone import JointOCKSR, ModelFileError, model_files
 from manyone._types import Array, Codes, Mask
 from manyone.files import archive
 from manyone.files.foreign import _check_parts, packed
-from manyone.files.registry import _ENTRIES, register
+from manyone.files.registry import _BY_NAME, register
 
 pytestmark = pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
 
@@ -46,8 +46,8 @@ class State:
     extra: list[int] = field(default_factory=list)
 
 
-register("Test leaf", rules={"values": "n", "codes": "n in n"})(Leaf)
-register("Test state", rules={"marks": "m", "texts": "m"})(State)
+register(Leaf, {"values": "n", "codes": "n in n"}, name="Test leaf")
+register(State, {"marks": "m", "texts": "m"}, name="Test state")
 
 
 @pytest.fixture
@@ -187,10 +187,12 @@ def test_values_inside_values_do_not_multiply():
         archive.loads(forged.content(), "list")
 
 
-@register("Test pair")
 @dataclass(frozen=True, eq=False)
 class Pair:
     pair: tuple[object, ...]
+
+
+register(Pair, name="Test pair")
 
 
 def test_loading_takes_the_memory_of_the_file(tmp_path):
@@ -349,7 +351,7 @@ def test_an_attribute_of_ones_own_is_named(fleet, tmp_path):
 
 def test_every_rule_is_about_a_field():
     model_files._register_methods()
-    for entry in _ENTRIES.values():
+    for entry in _BY_NAME.values():
         assert set(entry.rules) <= set(entry.kinds), entry.name
         for group in entry.together:
             assert group <= set(entry.kinds), entry.name

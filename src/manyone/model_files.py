@@ -22,7 +22,7 @@ from manyone.estimators.combined import CombinedOneClass
 from manyone.files import archive
 from manyone.files.errors import ModelFileError
 from manyone.files.kinds import Hint, fits
-from manyone.files.registry import is_registered, register
+from manyone.files.registry import entry_of, register
 from manyone.files.shapes import NEEDED, Sizes
 from manyone.fitting.independent import TaskPlans, TaskSums
 from manyone.fitting.joint import Sums
@@ -229,138 +229,133 @@ def _check_past(past: Past, sizes: Sizes) -> None:
         raise ModelFileError("the past of rows has sums that no rows have")
 
 
-_PARTS: dict[type, dict[str, Any]] = {
-    Past: {
-        "rules": {
-            "time": "E",
-            "total": "E p",
-            "known": "E p",
-            "sums": "E 6 p",
-            "value": "E p",
-            "still": "E p",
-            "gaps": "E 3",
-        },
-        "check": _check_past,
+register(
+    Past,
+    {
+        "time": "E",
+        "total": "E p",
+        "known": "E p",
+        "sums": "E 6 p",
+        "value": "E p",
+        "still": "E p",
+        "gaps": "E 3",
     },
-    Kernel: {"rules": {"shift": "d"}, "check": _check_kernel},
-    Points: {"rules": {"X": "n e", "columns": "n"}, "check": _check_points},
-    Expansion: {
-        "rules": {"points": "n d", "coef": "n T", "target": "T"},
+    check=_check_past,
+)
+register(Kernel, {"shift": "d"}, check=_check_kernel)
+register(Points, {"X": "n e", "columns": "n"}, check=_check_points)
+register(Expansion, {"points": "n d", "coef": "n T", "target": "T"})
+register(
+    TwoLayers,
+    {
+        "points": "n d",
+        "coef": "n T",
+        "centres": "m T",
+        "second_coef": "m T",
+        "target": "T",
     },
-    TwoLayers: {
-        "rules": {
-            "points": "n d",
-            "coef": "n T",
-            "centres": "m T",
-            "second_coef": "m T",
-            "target": "T",
-        },
+)
+register(
+    Balls,
+    {
+        "points": "n d",
+        "starts": "T+1 starts n",
+        "coef": "n",
+        "centre_norm2": "T",
+        "self_similarity": "m m",
+        "training": "m=n d",
     },
-    Balls: {
-        "rules": {
-            "points": "n d",
-            "starts": "T+1 starts n",
-            "coef": "n",
-            "centre_norm2": "T",
-            "self_similarity": "m m",
-            "training": "m=n d",
-        },
-        "check": _check_balls,
+    check=_check_balls,
+)
+register(Projection, {"points": "n d", "projection": "n m", "targets": "T m"})
+register(
+    TaskExpansions,
+    {
+        "points": "n d",
+        "starts": "T+1 starts n",
+        "coef": "n",
+        "shared_coef": "m T",
+        "target": "T",
     },
-    Projection: {
-        "rules": {"points": "n d", "projection": "n m", "targets": "T m"},
+    check=_check_task_expansions,
+)
+register(InMetric, hints={"metric": Whitening | TaskWhitenings, "scorer": Scorer})
+register(Tail, {"scores": "m!", "values": "m!", "spread": "T"})
+register(CombinedScorer, {"weights": "V!"}, check=_check_combined)
+register(Whitening, {"basis": "r d", "stretch": "r"})
+register(
+    TaskWhitenings,
+    {
+        "mean": "T d",
+        "scale": "T d",
+        "starts": "T+1 starts r",
+        "basis": "r d",
+        "stretch": "r",
+        "floor": "T",
+        "scale_prior": "d",
     },
-    TaskExpansions: {
-        "rules": {
-            "points": "n d",
-            "starts": "T+1 starts n",
-            "coef": "n",
-            "shared_coef": "m T",
-            "target": "T",
-        },
-        "check": _check_task_expansions,
+)
+register(
+    Guarded,
+    hints={"scorer": Scorer, "guards": tuple[Nearness | ColumnRange, ...]},
+    check=_check_guarded,
+)
+register(UsualDistances, {"ascending": "n!", "mass": "n!"})
+register(
+    Nearness,
+    {
+        "points": "n d",
+        "codes": "n",
+        "usual": "",
+        "group": "n",
+        "columns": "n",
     },
-    InMetric: {"hints": {"metric": Whitening | TaskWhitenings, "scorer": Scorer}},
-    Tail: {"rules": {"scores": "m!", "values": "m!", "spread": "T"}},
-    CombinedScorer: {"rules": {"weights": "V!"}, "check": _check_combined},
-    Whitening: {"rules": {"basis": "r d", "stretch": "r"}},
-    TaskWhitenings: {
-        "rules": {
-            "mean": "T d",
-            "scale": "T d",
-            "starts": "T+1 starts r",
-            "basis": "r d",
-            "stretch": "r",
-            "floor": "T",
-            "scale_prior": "d",
-        },
+    check=_check_nearness,
+)
+register(ColumnRange, {"lower": "d", "upper": "d", "below": "d", "above": "d"})
+register(FitReport, {"objective_path": "i"})
+register(
+    Solution,
+    {"left_out": "r", "learned": "", "state": ""},
+    hints={
+        "scorer": Scorer,
+        "judge": None,
+        "state": ExactState | Sums | TaskSums | Tails | None,
     },
-    Guarded: {
-        "hints": {"scorer": Scorer, "guards": tuple[Nearness | ColumnRange, ...]},
-        "check": _check_guarded,
+)
+register(
+    Calibration,
+    {
+        "scores": "k!",
+        "weight": "k!",
+        "starts": "T+1 starts k",
+        "far": "T",
+        "lends": "T",
     },
-    UsualDistances: {"rules": {"ascending": "n!", "mass": "n!"}},
-    Nearness: {
-        "rules": {
-            "points": "n d",
-            "codes": "n",
-            "usual": "",
-            "group": "n",
-            "columns": "n",
-        },
-        "check": _check_nearness,
+)
+register(
+    TrainingRows,
+    {
+        "X": "n e",
+        "codes": "n in T or -1",
+        "outlier": "n",
+        "weight": "n",
+        "content": "n",
+        "columns": "n",
+        "group": "n",
+        "moment": "n",
+        "n_tasks": "= T",
     },
-    ColumnRange: {
-        "rules": {"lower": "d", "upper": "d", "below": "d", "above": "d"},
-    },
-    FitReport: {"rules": {"objective_path": "i"}},
-    Solution: {
-        "hints": {
-            "scorer": Scorer,
-            "judge": None,
-            "state": ExactState | Sums | TaskSums | Tails | None,
-        },
-        "rules": {"left_out": "r", "learned": "", "state": ""},
-    },
-    Calibration: {
-        "rules": {
-            "scores": "k!",
-            "weight": "k!",
-            "starts": "T+1 starts k",
-            "far": "T",
-            "lends": "T",
-        },
-    },
-    TrainingRows: {
-        "rules": {
-            "X": "n e",
-            "codes": "n in T or -1",
-            "outlier": "n",
-            "weight": "n",
-            "content": "n",
-            "columns": "n",
-            "group": "n",
-            "moment": "n",
-            "n_tasks": "= T",
-        },
-    },
-    # What enroll() and forget() need.
-    ExactState: {"rules": {"one_minus_leverage": "r"}},
-    Resemblance: {
-        "rules": {"coef": "m T", "values": "T m", "mass": "T", "counts": "T"},
-    },
-    Plan: {"hints": {"metric": Whitening | TaskWhitenings | None}},
-    TaskPlans: {"rules": {"plans": ""}},
-    Statistics: {},
-    Sums: {
-        "rules": {"plan": "", "statistics": "", "tails": ""},
-    },
-    TaskSums: {"rules": {"plan": "", "statistics": "", "tails": ""}},
-    Sample: {"rules": {"X": "n d", "stratum": "n", "hashes": "n", "weight": "n"}},
-    Tails: {
-        "rules": dict.fromkeys(("scores", "weight", "codes", "rounded", "seen"), "k"),
-    },
-}
+)
+register(ExactState, {"one_minus_leverage": "r"})
+register(Resemblance, {"coef": "m T", "values": "T m", "mass": "T", "counts": "T"})
+register(Plan, hints={"metric": Whitening | TaskWhitenings | None})
+register(TaskPlans, {"plans": ""})
+register(Statistics)
+register(Sums, {"plan": "", "statistics": "", "tails": ""})
+register(TaskSums, {"plan": "", "statistics": "", "tails": ""})
+register(Sample, {"X": "n d", "stratum": "n", "hashes": "n", "weight": "n"})
+register(Tails, dict.fromkeys(("scores", "weight", "codes", "rounded", "seen"), "k"))
 
 
 # --------------------------------------------------------------------------------------- tables
@@ -412,58 +407,53 @@ def _check_table_past(past: TablePast, sizes: Sizes) -> None:
         raise ModelFileError("the past of a table is not that of its columns")
 
 
-_TABLE_PARTS: dict[type, dict[str, Any]] = {
-    PastMap: {"rules": {"swings": "2"}, "check": _check_past_map},
-    TablePast: {
-        "rules": {"tasks": "E", "is_begun": "E", "past": "E"},
-        "check": _check_table_past,
+register(PastMap, {"swings": "2"}, check=_check_past_map)
+register(
+    TablePast, {"tasks": "E", "is_begun": "E", "past": "E"}, check=_check_table_past
+)
+register(NumberMap, {"knots": "k!", "scores": "k!", "slopes": "2"})
+register(LevelMap, {"levels": "k", "place": "k"}, check=_check_levels)
+register(DateMap, {"periods": "k!"})
+register(Decision)
+register(Column, {"values": "n", "levels": "l", "past": "n 2"}, check=_check_column)
+register(
+    Encoder,
+    {
+        "source": "D",
+        "fill": "T+1 D",
+        "indicators": "i",
+        "lone": "l",
+        "precision": "p p",
     },
-    NumberMap: {"rules": {"knots": "k!", "scores": "k!", "slopes": "2"}},
-    LevelMap: {"rules": {"levels": "k", "place": "k"}, "check": _check_levels},
-    DateMap: {"rules": {"periods": "k!"}},
-    Decision: {},
-    Column: {
-        "rules": {"values": "n", "levels": "l", "past": "n 2"},
-        "check": _check_column,
+    check=_check_encoder,
+)
+register(
+    TrainingTable,
+    {
+        "columns": "n",
+        "labels": "n",
+        "outlier": "n",
+        "groups": "n",
+        "times": "n",
+        **dict.fromkeys(("numbers", "hashes", "copies", "totals"), "n"),
+        "past": "T=E",
     },
-    Encoder: {
-        "rules": {
-            "source": "D",
-            "fill": "T+1 D",
-            "indicators": "i",
-            "lone": "l",
-            "precision": "p p",
-        },
-        "check": _check_encoder,
+)
+register(
+    Reference,
+    {
+        "X": "n D",
+        "codes": "n in T",
+        "numbers": "n",
+        "metric": "T d=D",
+        "low": "D",
+        "high": "D",
+        "kept_counts": "T",
+        "kept_depths": "m!",
     },
-    TrainingTable: {
-        "rules": {
-            "columns": "n",
-            "labels": "n",
-            "outlier": "n",
-            "groups": "n",
-            "times": "n",
-            **dict.fromkeys(("numbers", "hashes", "copies", "totals"), "n"),
-            "past": "T=E",
-        },
-    },
-    Reference: {
-        "rules": {
-            "X": "n D",
-            "codes": "n in T",
-            "numbers": "n",
-            "metric": "T d=D",
-            "low": "D",
-            "high": "D",
-            "kept_counts": "T",
-            "kept_depths": "m!",
-        },
-    },
-    UnknownTasks: {"rules": {"rows": "m! d"}},
-    ForwardCheck: {
-        "rules": {"codes": "m! in T", "p_value": "m!", "n_tasks": "= T"},
-    },
-}
+)
+register(UnknownTasks, {"rows": "m! d"})
+register(ForwardCheck, {"codes": "m! in T", "p_value": "m!", "n_tasks": "= T"})
 
 
 # ----------------------------------------------------------------------------------- estimators
@@ -569,125 +559,120 @@ def _check_task_pipeline(pipeline: TaskPipeline, sizes: Sizes) -> None:
 def _register_methods() -> None:
     """Register the methods that were added since the last time, each by its own name."""
     for cls in METHODS.values():
-        if not is_registered(cls):
+        if entry_of(cls) is None:
             register(
-                cls.__name__,
+                cls,
+                _ESTIMATOR_RULES,
                 hints=_ATTRIBUTES,
-                rules=_ESTIMATOR_RULES,
                 together=(_FITTED,),
                 check=_check_estimator,
-            )(cls)
+            )
 
 
-def _register_types() -> None:
-    for cls, options in {**_PARTS, **_TABLE_PARTS}.items():
-        register(cls.__name__, **options)(cls)
-    register(
-        "CombinedOneClass",
-        hints={
-            **_ATTRIBUTES,
-            "views_": dict[str, OneClassEstimator],
-            "weights_": NDArray[np.float64],
-        },
-        rules={**_ESTIMATOR_RULES, "weights_": "V", "estimators": ""},
-        together=(_FITTED,),
-        check=_check_estimator,
-    )(CombinedOneClass)
-    register(
-        "AutoOneClass",
-        hints={**_ATTRIBUTES, "estimator_": OneClassEstimator},
-        rules={"estimator_": ""},
-        check=_check_choice,
-    )(AutoOneClass)
-    register(
-        "TaskWhitener",
-        hints={
-            **_ATTRIBUTES,
-            "tasks_": Labels,
-            "whitening_": Whitening | TaskWhitenings,
-            "shrinkage_": float,
-        },
-        rules={"tasks_": "T!", "n_features_in_": "= d", "feature_names_in_": "d"},
-        together=(frozenset(("tasks_", "whitening_", "n_features_in_")),),
-    )(TaskWhitener)
-    register(
-        "TaskHistory",
-        hints={**_ATTRIBUTES, "tasks_": NDArray[Any], "past_": Past},
-        rules={
-            "tasks_": "T!",
-            "n_features_in_": "= d",
-            "feature_names_in_": "d",
-            "past_": "T=E d=p",
-        },
-        together=(frozenset(("tasks_", "past_", "n_features_in_")),),
-    )(TaskHistory)
-    register(
-        "TaskPipeline",
-        hints={
-            **_ATTRIBUTES,
-            "steps": _STEPS,
-            "steps_": list[tuple[str, _Transformer]],
-            "model_": OneClassEstimator,
-            "sample_": Sample | None,
-        },
-        rules=dict.fromkeys(("steps", "steps_", "model_", "sample_"), ""),
-        together=(frozenset(("steps_", "model_", "label_columns_")),),
-        check=_check_task_pipeline,
-    )(TaskPipeline)
-    register(
-        "TableModel",
-        hints={
-            **_ATTRIBUTES,
-            "task": str | list[str] | tuple[str, ...],
-            "method": str | OneClassEstimator,
-            "random_state": int | np.random.RandomState | None,
-            "model_": OneClassEstimator,
-            "encoder_": Encoder,
-            "columns_": _Texts,
-            "tasks_": Labels,
-            "unknown_": UnknownTasks,
-            "n_rows_": int,
-            "task_rows_": NDArray[np.intp],
-            "training_": TrainingTable,
-            "reference_": Reference | None,
-            "history": str | int | None,
-            "calibrated_": dict[str, Any],
-            "forward_": ForwardCheck | None,
-            "time_format_": str | None,
-        },
-        rules={
-            "tasks_": "T!",
-            "encoder_": "T d=D",
-            "unknown_": "d",
-            "task_rows_": "T",
-            "training_": "T",
-            "reference_": "T D",
-            "method": "",
-        },
-        together=(
-            frozenset(
-                (
-                    *("model_", "encoder_", "columns_", "tasks_", "unknown_"),
-                    *("n_rows_", "task_rows_", "training_", "reference_"),
-                    *("calibrated_", "choice_", "forward_"),
-                )
-            ),
+register(
+    CombinedOneClass,
+    hints={
+        **_ATTRIBUTES,
+        "views_": dict[str, OneClassEstimator],
+        "weights_": NDArray[np.float64],
+    },
+    rules={**_ESTIMATOR_RULES, "weights_": "V", "estimators": ""},
+    together=(_FITTED,),
+    check=_check_estimator,
+)
+register(
+    AutoOneClass,
+    hints={**_ATTRIBUTES, "estimator_": OneClassEstimator},
+    rules={"estimator_": ""},
+    check=_check_choice,
+)
+register(
+    TaskWhitener,
+    hints={
+        **_ATTRIBUTES,
+        "tasks_": Labels,
+        "whitening_": Whitening | TaskWhitenings,
+        "shrinkage_": float,
+    },
+    rules={"tasks_": "T!", "n_features_in_": "= d", "feature_names_in_": "d"},
+    together=(frozenset(("tasks_", "whitening_", "n_features_in_")),),
+)
+register(
+    TaskHistory,
+    hints={**_ATTRIBUTES, "tasks_": NDArray[Any], "past_": Past},
+    rules={
+        "tasks_": "T!",
+        "n_features_in_": "= d",
+        "feature_names_in_": "d",
+        "past_": "T=E d=p",
+    },
+    together=(frozenset(("tasks_", "past_", "n_features_in_")),),
+)
+register(
+    TaskPipeline,
+    hints={
+        **_ATTRIBUTES,
+        "steps": _STEPS,
+        "steps_": list[tuple[str, _Transformer]],
+        "model_": OneClassEstimator,
+        "sample_": Sample | None,
+    },
+    rules=dict.fromkeys(("steps", "steps_", "model_", "sample_"), ""),
+    together=(frozenset(("steps_", "model_", "label_columns_")),),
+    check=_check_task_pipeline,
+)
+register(
+    TableModel,
+    hints={
+        **_ATTRIBUTES,
+        "task": str | list[str] | tuple[str, ...],
+        "method": str | OneClassEstimator,
+        "random_state": int | np.random.RandomState | None,
+        "model_": OneClassEstimator,
+        "encoder_": Encoder,
+        "columns_": _Texts,
+        "tasks_": Labels,
+        "unknown_": UnknownTasks,
+        "n_rows_": int,
+        "task_rows_": NDArray[np.intp],
+        "training_": TrainingTable,
+        "reference_": Reference | None,
+        "history": str | int | None,
+        "calibrated_": dict[str, Any],
+        "forward_": ForwardCheck | None,
+        "time_format_": str | None,
+    },
+    rules={
+        "tasks_": "T!",
+        "encoder_": "T d=D",
+        "unknown_": "d",
+        "task_rows_": "T",
+        "training_": "T",
+        "reference_": "T D",
+        "method": "",
+    },
+    together=(
+        frozenset(
+            (
+                *("model_", "encoder_", "columns_", "tasks_", "unknown_"),
+                *("n_rows_", "task_rows_", "training_", "reference_"),
+                *("calibrated_", "choice_", "forward_"),
+            )
         ),
-        check=_check_table_model,
-    )(TableModel)
-    register(
-        "sklearn.Pipeline",
-        hints={
-            **_ATTRIBUTES,
-            "steps": _STEPS,
-            "memory": None,
-            "transform_input": list[str] | None,
-            "verbose": bool,
-            "_sklearn_version": str,
-        },
-        rules={"steps": ""},
-        check=_check_steps,
-    )(Pipeline)
-
-
-_register_types()
+    ),
+    check=_check_table_model,
+)
+register(
+    Pipeline,
+    name="sklearn.Pipeline",
+    hints={
+        **_ATTRIBUTES,
+        "steps": _STEPS,
+        "memory": None,
+        "transform_input": list[str] | None,
+        "verbose": bool,
+        "_sklearn_version": str,
+    },
+    rules={"steps": ""},
+    check=_check_steps,
+)

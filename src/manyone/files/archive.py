@@ -149,7 +149,11 @@ def _pieces(
     arrays = [_plain(array) for array in writer.arrays]
     # A file that could not be loaded is better refused now than when it is needed.
     _built(root, writer.objects, Reader(arrays, writer.foreign))
-    layouts = [[array.dtype.str, list(array.shape), _order(array)] for array in arrays]
+    # Columns may lie together: products round differently in the other order.
+    layouts = [
+        [array.dtype.str, list(array.shape), "C" if array.flags.c_contiguous else "F"]
+        for array in arrays
+    ]
     tree = {
         "root": root,
         "objects": writer.objects,
@@ -161,7 +165,7 @@ def _pieces(
     digest = hashlib.sha256()
     for piece in body:
         digest.update(piece)
-    entry = entry_of(value)
+    entry = entry_of(type(value))
     header = {
         "kind": kind,
         "type": type(value).__name__ if entry is None else entry.name,
@@ -184,11 +188,6 @@ def _plain(array: AnyArray) -> AnyArray:
     if array.flags.c_contiguous or array.flags.f_contiguous:
         return np.asarray(array, dtype=dtype)
     return np.ascontiguousarray(array, dtype=dtype)
-
-
-def _order(array: AnyArray) -> str:
-    """C, or F where columns lie together: products round differently in the other order."""
-    return "C" if array.flags.c_contiguous else "F"
 
 
 def _bytes_of(array: AnyArray) -> memoryview:

@@ -50,7 +50,10 @@ def fits(value: object, hint: Hint) -> bool:
     if origin is Literal:
         return value in arguments
     if origin is np.ndarray:
-        return isinstance(value, np.ndarray) and _has_dtype(value, arguments[1])
+        (scalar,) = get_args(arguments[1])
+        return isinstance(value, np.ndarray) and (
+            scalar is Any or np.issubdtype(value.dtype, scalar)
+        )
     if origin is Callable:
         return False  # no file holds a function
     if origin is tuple and arguments[-1] is not Ellipsis:
@@ -80,7 +83,7 @@ def _is_a(value: object, kind: type) -> bool:
     if kind is float:
         return isinstance(value, float | np.floating) or _is_whole(value)
     if getattr(kind, "_is_protocol", False):
-        return all(_has_member(type(value), name) for name in _members(kind))
+        return _has_members(type(value), kind)
     return isinstance(value, kind)
 
 
@@ -92,18 +95,12 @@ def _is_whole(value: object) -> bool:
     return -_LARGEST <= value < _LARGEST
 
 
-def _members(protocol: type) -> list[str]:
-    parts = [cls for cls in protocol.__mro__ if getattr(cls, "_is_protocol", False)]
-    return [name for cls in parts for name in vars(cls) if not name.startswith("_")]
-
-
-def _has_member(kind: type, name: str) -> bool:
-    return hasattr(kind, name) or name in getattr(kind, "__dataclass_fields__", {})
-
-
-def _has_dtype(array: AnyArray, dtype_hint: Hint) -> bool:
-    (scalar,) = get_args(dtype_hint)
-    return scalar is Any or np.issubdtype(array.dtype, scalar)
+def _has_members(cls: type, protocol: type) -> bool:
+    """Whether a class, or a field of its dataclass, has every member of a protocol."""
+    parts = [part for part in protocol.__mro__ if getattr(part, "_is_protocol", False)]
+    members = {name for part in parts for name in vars(part) if name[0] != "_"}
+    fields = getattr(cls, "__dataclass_fields__", {})
+    return all(hasattr(cls, name) or name in fields for name in members)
 
 
 #: Rows are dense or sparse; the packages that take them say ``Any``.

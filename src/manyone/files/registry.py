@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from types import new_class
-from typing import Any, ClassVar, TypeVar, get_origin, get_type_hints
+from typing import Any, ClassVar, get_origin, get_type_hints
 
 import numpy as np
 from scipy import sparse
@@ -18,7 +18,6 @@ from manyone.files.errors import ModelFileError
 from manyone.files.kinds import ROWS, Hint, fits
 from manyone.files.shapes import Sizes
 
-Value = TypeVar("Value")
 #: Fields of a value by name.
 State = dict[str, Any]
 #: A further check of a loaded value, given the sizes that are known; it may add to them.
@@ -66,7 +65,7 @@ class Entry:
     @cached_property
     def kinds(self) -> dict[str, Hint]:
         """Annotation of every attribute that a file may hold."""
-        classes = {entry.cls.__name__: entry.cls for entry in _ENTRIES.values()}
+        classes = {cls.__name__: cls for cls in _BY_TYPE}
         names = {**classes, "Rows": ROWS}
         annotated: dict[str, Hint] = {}
         for cls in reversed(self.cls.__mro__):
@@ -124,7 +123,9 @@ class Entry:
         value.__setstate__(state)
         return value
 
-    def sizes(self, value: object, state: State, inside: Inside) -> Sizes:
+    def sizes(
+        self, value: object, state: State, inner: Mapping[str, Iterable[Sizes]]
+    ) -> Sizes:
         """Sizes inside a value that was built; refuses those that do not agree.
 
         Parameters
@@ -132,8 +133,8 @@ class Entry:
         value : object
         state : dict
             Its fields.
-        inside : callable
-            Sizes of the registered values that a field holds.
+        inner : dict
+            Sizes of the registered values that each field holds.
         """
         sizes: Sizes = {}
         for name, item in state.items():
@@ -146,67 +147,56 @@ class Entry:
             elif rule is not None and rule.startswith("=") and item is not None:
                 shapes.check_integer(label, item, rule, sizes)
             shared = shapes.SHARED if rule is None else rule
-            for inner in inside(item):
-                shapes.share(label, inner, shared, sizes)
-        for name, item in state.items():
-            if isinstance(item, np.ndarray) and name in self.rules:
-                label = f"{self.name}.{name}"
-                shapes.check_numbers(label, item, self.rules[name], sizes)
+            for inner_sizes in inner[name]:
+                shapes.share(label, inner_sizes, shared, sizes)
+        for name, rule in self.rules.items():
+            item = state.get(name)
+            if isinstance(item, np.ndarray):
+                shapes.check_numbers(f"{self.name}.{name}", item, rule, sizes)
         if self.check is not None:
             self.check(value, sizes)
         return sizes
 
 
-Inside = Callable[[object], Iterator[Sizes]]
-_ENTRIES: dict[str, Entry] = {}
-_NAMES: dict[type, str] = {}
+_BY_NAME: dict[str, Entry] = {}
+_BY_TYPE: dict[type, Entry] = {}
 
 
 def register(
-    name: str,
-    *,
-    hints: Mapping[str, Hint] | None = None,
+    cls: type,
     rules: Mapping[str, str] | None = None,
+    *,
+    name: str | None = None,
+    hints: Mapping[str, Hint] | None = None,
     together: tuple[frozenset[str], ...] = (),
     check: Check | None = None,
-) -> Callable[[type[Value]], type[Value]]:
+) -> None:
     """Let files hold a type, under a name that never changes.
 
     Parameters
     ----------
-    name : str
-    hints, rules, together, check
+    cls : type
+        A dataclass or an estimator.
+    rules, hints, together, check
         See :class:`Entry`.
-
-    Returns
-    -------
-    callable
-        Takes the class, a dataclass or an estimator, and gives it back.
+    name : str or None
+        None: that of the class.
     """
-
-    def add(cls: type[Value]) -> type[Value]:
-        if _ENTRIES.get(name) is not None and _ENTRIES[name].cls is not cls:
-            raise ValueError(f"{name!r} names {_ENTRIES[name].cls} in files already.")
-        _ENTRIES[name] = Entry(name, cls, hints or {}, rules or {}, together, check)
-        _NAMES[cls] = name
-        return cls
-
-    return add
+    name = cls.__name__ if name is None else name
+    if name in _BY_NAME and _BY_NAME[name].cls is not cls:
+        raise ValueError(f"{name!r} names {_BY_NAME[name].cls} in files already.")
+    entry = Entry(name, cls, hints or {}, rules or {}, together, check)
+    _BY_NAME[name] = entry
+    _BY_TYPE[cls] = entry
 
 
-def entry_of(value: object) -> Entry | None:
-    """What files know about the type of a value; None where they do not know it."""
-    name = _NAMES.get(type(value))
-    return None if name is None else _ENTRIES[name]
+def entry_of(cls: type) -> Entry | None:
+    """What files know about a type; None where they do not know it."""
+    return _BY_TYPE.get(cls)
 
 
 def entry_named(name: object) -> Entry:
     """What files know about the type of a name."""
-    if not isinstance(name, str) or name not in _ENTRIES:
+    if not isinstance(name, str) or name not in _BY_NAME:
         raise ModelFileError(f"it names the type {name!r}, which files do not have")
-    return _ENTRIES[name]
-
-
-def is_registered(cls: type) -> bool:
-    """Whether files know a type."""
-    return cls in _NAMES
+    return _BY_NAME[name]

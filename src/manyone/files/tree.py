@@ -91,7 +91,7 @@ class Writer:
             return {"sparse": [name, [int(size) for size in value.shape], *numbers]}
         if isinstance(value, np.random.RandomState):
             return {"random_state": self.tree(list(value.get_state()))}
-        entry = entry_of(value)
+        entry = entry_of(type(value))
         if entry is not None:
             state = entry.state(value)
             fields = {}
@@ -141,14 +141,19 @@ class Reader:
         entry = entry_named(node["type"])
         state = {name: self.value(item) for name, item in node["fields"].items()}
         value = entry.built(state)
-        inner = [item for part in state.values() for item in self._registered(part)]
-        count = 1 + sum(self._counts[id(item)] for item in inner)
+        held = {
+            name: [id(inner) for inner in self._registered(item)]
+            for name, item in state.items()
+        }
+        count = 1 + sum(self._counts[key] for keys in held.values() for key in keys)
         if count > _MOST_VALUES:
             raise ModelFileError(f"it holds more than {_MOST_VALUES} values")
-        sizes = entry.sizes(value, state, self._inside)
-        self._objects.append(value)
-        self._sizes[id(value)] = sizes
+        inner = {
+            name: [self._sizes[key] for key in keys] for name, keys in held.items()
+        }
+        self._sizes[id(value)] = entry.sizes(value, state, inner)
         self._counts[id(value)] = count
+        self._objects.append(value)
 
     def value(self, tree: Json) -> Any:
         """The value of a tree."""
@@ -218,10 +223,6 @@ class Reader:
             yield from self._registered(list(value.values()))
         elif id(value) in self._counts:
             yield value
-
-    def _inside(self, value: object) -> Iterator[Sizes]:
-        for item in self._registered(value):
-            yield self._sizes[id(item)]
 
 
 def _place(number: Json) -> int:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from manyone._types import Array, Codes, Mask
+from manyone._types import Array, Codes, Labels, Mask
 from manyone.calibration.discoveries import Known, check_fdr, select_rows
 from manyone.data.rows import MISSING
 from manyone.messages import plural, warn_user
 from manyone.progress import counted
 from manyone.tables.errors import TableError
-from manyone.tables.frames import Frame, Labels, Table, Values, like
+from manyone.tables.frames import Frame, Table, Values, like
 from manyone.tables.reading import Claims
 
 if TYPE_CHECKING:

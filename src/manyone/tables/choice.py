@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.base import clone
 
-from manyone._types import Array, Criterion
+from manyone._types import Array, Criterion, Labels
 from manyone.data.labels import encode
 from manyone.data.rows import training_rows
 from manyone.estimators import METHODS
@@ -18,7 +18,6 @@ from manyone.estimators.independent import IndependentOCKSR
 from manyone.messages import shortlist
 from manyone.selection.auto import auto, plan_views
 from manyone.selection.tune import tune
-from manyone.tables.frames import Labels
 
 if TYPE_CHECKING:
     from manyone.tables.model import TableModel

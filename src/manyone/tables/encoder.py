@@ -8,14 +8,13 @@ from functools import cached_property
 
 import numpy as np
 
-from manyone._types import Array, Codes, Mask
+from manyone._types import Array, Codes, Labels, Mask
 from manyone.messages import shortlist
 from manyone.models.guards import ALARM, ColumnRange
 from manyone.tables.decisions import Decision, decide
 from manyone.tables.frames import (
     Columns,
     Frame,
-    Labels,
     column_texts,
     read_columns,
     text_style,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from sklearn.base import clone
 
-from manyone._types import Array
+from manyone._types import Array, Labels
 from manyone.calibration import Calibration
 from manyone.data.rows import TrainingRows, in_memory, training_rows
 from manyone.estimators.base import OneClassEstimator
@@ -28,7 +28,6 @@ from manyone.tables.encoder import Encoder
 from manyone.tables.forecast import announce_fit, forecast
 from manyone.tables.frames import (
     Columns,
-    Labels,
     Table,
     as_table,
     names_of,

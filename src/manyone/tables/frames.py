@@ -9,7 +9,7 @@ from typing import Any, SupportsFloat
 
 import narwhals.stable.v2 as nw
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from manyone._types import Array, Codes, Labels, Mask
 from manyone.data.labels import as_labels
@@ -33,8 +33,6 @@ from manyone.tables.errors import MixedColumnError, TableError, TimeError
 Table = Any
 Frame = nw.DataFrame[Any]
 Series = nw.Series[Any]
-#: Whole numbers or texts, or objects where some are missing or both occur.
-Labels = Labels
 #: A column on its way into a table.
 Values = Labels | list[Any] | Series
 # Columns of these types hold whatever somebody wrote. Those of categories hold names.
@@ -83,25 +81,26 @@ class Column:
     def joined(self, more: Column, name: str) -> Column:
         """These values followed by more values of a column of some name."""
         kind = self._common_kind(more, name)
-        values = [self.values, more.values]
         if kind != "text":
             pasts = [part.past for part in (self, more) if part.past is not None]
             past = np.concatenate(pasts) if len(pasts) == 2 else None
-            return Column(kind, np.concatenate(values), past=past)
+            return Column(kind, np.concatenate([self.values, more.values]), past=past)
         listed = [
             np.empty(0, dtype="U1") if part.levels is None else part.levels
             for part in (self, more)
         ]
         levels = np.unique(np.concatenate(listed))
-        numbers = []
-        for own_levels, own_values in zip(listed, values, strict=True):
-            places = np.append(np.searchsorted(levels, own_levels), np.nan)
-            is_missing_value = np.isnan(own_values)
-            last = len(own_levels)
-            numbers.append(
-                places[np.where(is_missing_value, last, own_values).astype(np.intp)]
-            )
+        numbers = [
+            part.by_level(np.searchsorted(levels, own))
+            for part, own in zip((self, more), listed, strict=True)
+        ]
         return Column("text", np.concatenate(numbers), levels)
+
+    def by_level(self, level_values: ArrayLike) -> Array:
+        """A number for each row (n,) from one for each level (k,); NaN where missing."""
+        numbers = np.append(level_values, np.nan)
+        places = np.where(np.isnan(self.values), len(numbers) - 1, self.values)
+        return numbers[places.astype(np.intp)]
 
     def _common_kind(self, more: Column, name: str) -> str:
         """The kind of both; a column without values may be of any kind."""
@@ -119,13 +118,10 @@ class Column:
 
     def words(self) -> Array:
         """A number for each value, the same in every process, shape (n,)."""
-        levels = [] if self.levels is None else self.levels.tolist()
         if self.levels is None:
             words = self.values.copy()
         else:
-            numbers = np.array([*map(_number_of, levels), np.nan])
-            places = np.where(np.isnan(self.values), len(levels), self.values)
-            words = numbers[places.astype(np.intp)]
+            words = self.by_level([_number_of(text) for text in self.levels.tolist()])
         words[np.isnan(words)] = np.nan  # the bits of all of them are the same
         return words
 
@@ -140,9 +136,9 @@ class Column:
     def read_as(self, kind: Kind, style: Style) -> Column:
         """Texts as values of another kind; NaN where they are missing or bad."""
         levels = [] if self.levels is None else self.levels.tolist()
-        values = [value_of(level, kind, style) for level in levels]
-        place = np.where(np.isnan(self.values), len(levels), self.values)
-        return Column(kind, np.array([*values, np.nan])[place.astype(np.intp)])
+        return Column(
+            kind, self.by_level([value_of(text, kind, style) for text in levels])
+        )
 
 
 Columns = dict[str, Column]
@@ -223,7 +219,7 @@ def read_column(series: Series) -> Column:
 def read_times(frame: Frame, name: str) -> Array:
     """Times as numbers (dates as seconds since 1970), none missing."""
     column = read_column(frame.get_column(name))
-    times = as_times(column)
+    times = times_of(column)[0]
     rows = np.flatnonzero(~np.isfinite(times))
     if len(rows):
         text = None
@@ -239,39 +235,16 @@ def read_times(frame: Frame, name: str) -> Array:
     return times
 
 
-def as_times(column: Column) -> Array:
-    """Times as numbers, shape (n,); NaN where there is none, or none that can be read."""
-    if column.levels is None:
-        return column.values
-    return column.read_as("date", "point").values
-
-
 def times_of(column: Column) -> tuple[Array, bool]:
-    """Times as numbers (n,), NaN where there is none, and whether they are dates."""
-    if _holds_numbers(column):
-        return _as_numbers(column), False
-    return as_times(column), True
+    """Times as numbers (n,), and whether they are dates.
 
-
-def _holds_numbers(column: Column) -> bool:
+    NaN where there is none, or none that can be read.
+    """
     if column.levels is None:
-        return column.kind == "number"
-    return all(_is_number(text) for text in column.levels.tolist())
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _as_numbers(column: Column) -> Array:
-    if column.levels is None:
-        return column.values
-    texts = column.texts()
-    return np.array([np.nan if text is None else float(text) for text in texts])
+        return column.values, column.kind != "number"
+    is_number = kind_of(column_texts(column), "point").kind == "number"
+    times = column.read_as("number" if is_number else "date", "point")
+    return times.values, not is_number
 
 
 def written_columns(frame: Frame, names: Iterable[str]) -> list[str]:
@@ -294,7 +267,7 @@ def interpreted(columns: Columns, names: Iterable[str]) -> Columns:
         if columns[name].kind == "text"
     }
     style = text_style(texts)
-    found = dict(columns)
+    read = dict(columns)
     for name, values in texts.items():
         verdict = kind_of(values, style)
         if verdict.bad:
@@ -307,8 +280,8 @@ def interpreted(columns: Columns, names: Iterable[str]) -> Columns:
                 f"column to categories, or leave it out with ignore=[{name!r}].",
             )
         if verdict.kind != "text":
-            found[name] = columns[name].read_as(verdict.kind, style)
-    return found
+            read[name] = columns[name].read_as(verdict.kind, style)
+    return read
 
 
 def column_texts(column: Column) -> list[str]:
@@ -366,19 +339,14 @@ def text_column(values: Iterable[object]) -> Column:
 
 def _mixed(values: list[object]) -> Column:
     """Python objects: numbers if all of them are, else texts."""
-    known = [value for value in values if value is not None and value == value]
-    if not known or not all(hasattr(value, "__float__") for value in known):
+    present = [value for value in values if value is not None and value == value]
+    if not present or not all(isinstance(value, SupportsFloat) for value in present):
         return text_column(values)
-    boolean = all(isinstance(value, bool | np.bool_) for value in known)
-    return Column(
-        "boolean" if boolean else "number", np.array([_number(v) for v in values])
-    )
-
-
-def _number(value: object) -> float:
-    if isinstance(value, SupportsFloat) and value == value:
-        return float(value)
-    return np.nan
+    numbers = [
+        float(value) if isinstance(value, SupportsFloat) else np.nan for value in values
+    ]
+    boolean = all(isinstance(value, bool | np.bool_) for value in present)
+    return Column("boolean" if boolean else "number", np.array(numbers))
 
 
 def _seconds(series: Series) -> Array:
@@ -419,10 +387,9 @@ def joined_labels(first: Labels, second: Labels) -> Labels:
 
 
 def _labels(series: Series) -> Labels:
-    fits = (
-        series.dtype.is_integer() and series.dtype != nw.UInt64
-    )  # which goes beyond int64
-    if fits and not series.null_count():
+    # Of integers only those of UInt64 go beyond int64.
+    is_integer = series.dtype.is_integer() and series.dtype != nw.UInt64
+    if is_integer and not series.null_count():
         return np.asarray(series.to_numpy(), dtype=np.int64)
     if series.dtype == nw.String and not series.null_count():
         texts = series.to_list()
@@ -494,5 +461,10 @@ def _dtype_of(values: Values) -> nw.dtypes.DType:
     """Type of a column without rows, which no value shows."""
     if isinstance(values, nw.Series):
         return values.dtype
-    kinds = {"i": nw.Int64(), "f": nw.Float64(), "b": nw.Boolean()}
+    kinds = {
+        "i": nw.Int64(),
+        "f": nw.Float64(),
+        "b": nw.Boolean(),
+        "M": nw.Datetime("us"),
+    }
     return kinds.get(np.asarray(values).dtype.kind, nw.String())

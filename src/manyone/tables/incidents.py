@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import narwhals.stable.v2 as nw
 import numpy as np
 
-from manyone._sklearn import Constraints
 from manyone._types import Array, Codes, Labels, Mask
 from manyone.alerts.evidence import LeftOut
 from manyone.alerts.incidents import Findings
 from manyone.alerts.values import Rows, Tasks
+from manyone.data.labels import as_labels
 from manyone.data.rows import MISSING
 from manyone.messages import label_text
 from manyone.tables.answers import BASES, Answers
@@ -207,53 +207,36 @@ def incident_table(
 ) -> Any:
     """Incidents as a table of the library that `frame` is of, most telling first."""
     incidents = findings.incidents
-    if len(incidents) == 0:
-        schema = _schema(model, findings.rows)
-        empty: Constraints = {name: [] for name in schema}
-        return nw.from_dict(empty, schema, backend=frame.implementation).to_native()
     labels = [*model.tasks_.tolist(), *findings.tasks.names[len(model.tasks_) :]]
     if len({type(label) for label in labels}) > 1:
         # A column has one type, and names of unknown tasks are texts.
         labels = [label_text(label) for label in labels]
-    begin = np.array([incident.begin for incident in incidents])
-    end = np.array([incident.end for incident in incidents])
-    columns: dict[str, Labels | list[Any]] = {
-        "task": [labels[incident.task] for incident in incidents],
-        "column": [", ".join(incident.columns) for incident in incidents],
-        "alarms": [len(incident.alarms) for incident in incidents],
-        "rows": [incident.rows for incident in incidents],
-        "begin": _moments(begin, findings.rows),
-        "end": _moments(end, findings.rows),
-        "by_chance": [incident.by_chance for incident in incidents],
-        "stands_out": [incident.stands_out for incident in incidents],
-        "worst_row": [incident.worst_row for incident in incidents],
-        "reason": [incident.reason for incident in incidents],
+    tasks = [incident.task for incident in incidents]
+    counts = [(len(incident.alarms), incident.rows) for incident in incidents]
+    alarms, rows = np.array(counts, dtype=np.int64).reshape(-1, 2).T
+    number = np.int64 if findings.rows.ids is None else object
+    columns: dict[str, Labels] = {
+        "task": as_labels(labels)[np.array(tasks, dtype=np.intp)],
+        "column": _texts(", ".join(incident.columns) for incident in incidents),
+        "alarms": alarms,
+        "rows": rows,
+        "begin": _moments([incident.begin for incident in incidents], findings.rows),
+        "end": _moments([incident.end for incident in incidents], findings.rows),
+        "by_chance": np.array([incident.by_chance for incident in incidents]),
+        "stands_out": np.array([i.stands_out for i in incidents], dtype=bool),
+        "worst_row": np.array([i.worst_row for i in incidents], dtype=number),
+        "reason": _texts(incident.reason for incident in incidents),
     }
     return like(frame, columns)
 
 
-def _schema(model: TableModel, rows: Rows) -> dict[str, nw.dtypes.DType]:
-    """Types of the columns of a table without incidents."""
-    is_text = any(isinstance(label, str) for label in model.tasks_.tolist())
-    moment: nw.dtypes.DType = nw.Int64()
-    if rows.time is not None:
-        moment = nw.Datetime("us") if rows.dated else nw.Float64()
-    return {
-        "task": nw.String() if is_text else nw.Int64(),
-        "column": nw.String(),
-        "alarms": nw.Int64(),
-        "rows": nw.Int64(),
-        "begin": moment,
-        "end": moment,
-        "by_chance": nw.Float64(),
-        "stands_out": nw.Boolean(),
-        "worst_row": nw.Int64() if rows.ids is None else nw.String(),
-        "reason": nw.String(),
-    }
+def _texts(texts: Iterable[str]) -> Labels:
+    return np.array([*texts], dtype=object)
 
 
-def _moments(when: Array, rows: Rows) -> Labels:
+def _moments(moments: Sequence[float], rows: Rows) -> Labels:
     """Times of incidents as dates, numbers, or whole numbers of rows."""
+    when = np.array(moments, dtype=np.float64)
     if rows.time is None:
         return when.astype(np.int64)
     if rows.dated:

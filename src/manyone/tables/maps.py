@@ -171,17 +171,16 @@ class LevelMap:
 
     def apply(self, column: Column) -> Array:
         """Coordinates (n, width); NaN where missing."""
-        values = column.values
-        levels = column.levels
-        assert levels is not None
+        assert column.levels is not None
         index = dict(zip(self.levels.tolist(), self.place.tolist(), strict=True))
-        place = np.array([index.get(level, -1) for level in levels.tolist()] + [0])
-        missing = np.isnan(values)
-        chosen = place[np.where(missing, len(levels), values).astype(np.intp)]
-        coordinates = np.zeros((len(values), self.width))
+        level_places = [index.get(level, -1) for level in column.levels.tolist()]
+        places = column.by_level(level_places)
+        coordinates = np.zeros((len(places), self.width))
+        coordinates[np.isnan(places)] = np.nan
+        rows = np.flatnonzero(~np.isnan(places))
+        chosen = places[rows].astype(np.intp)
         height = np.where(chosen < 0, NEW_HEIGHT, LEVEL_HEIGHT)
-        coordinates[np.arange(len(values)), chosen] = height  # -1 is the last one
-        coordinates[missing] = np.nan
+        coordinates[rows, chosen] = height  # -1 is the last one
         return coordinates
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 
-from manyone._types import Array, Codes, Mask
+from manyone._types import Array, Codes, Labels, Mask
 from manyone.data.groups import TimeBlocks
 from manyone.data.hashing import Hashes, row_hashes
 from manyone.data.labels import as_labels, encode, find, lookup
@@ -19,7 +19,6 @@ from manyone.tables.errors import TableError, UnknownTaskError
 from manyone.tables.frames import (
     Columns,
     Frame,
-    Labels,
     joined_label,
     joined_labels,
     read_columns,
@@ -135,28 +134,28 @@ class TrainingTable:
         """A number for each task, and another for its rows known to be abnormal, (n,)."""
         return 2 * (self.codes() - MISSING) + self.outlier
 
-    def stratum_rows(self) -> Codes:
-        """How many rows the table has of each stratum that occurs."""
-        return self.totals[np.unique(self.strata(), return_index=True)[1]]
+    def firsts(self) -> Codes:
+        """One row of each stratum that occurs: its total is that of the stratum."""
+        return np.unique(self.strata(), return_index=True)[1]
 
     @property
     def n_rows(self) -> int:
         """How many rows the table has."""
-        return int(self.stratum_rows().sum())
+        return int(self.totals[self.firsts()].sum())
 
     @property
     def n_outliers(self) -> int:
         """How many of them are known to be abnormal."""
-        firsts = np.unique(self.strata(), return_index=True)[1]
+        firsts = self.firsts()
         return int(self.totals[firsts][self.outlier[firsts]].sum())
 
     def task_rows(self, tasks: Labels) -> Codes:
         """How many rows the table has of each of some tasks, shape (T,)."""
-        firsts = np.unique(self.strata(), return_index=True)[1]
+        firsts = self.firsts()
         codes = lookup(self.labels[firsts], tasks)
-        known = codes != MISSING
-        weights = self.totals[firsts][known]
-        return np.bincount(codes[known], weights, len(tasks)).astype(np.intp)
+        is_wanted = codes != MISSING
+        totals = self.totals[firsts][is_wanted]
+        return np.bincount(codes[is_wanted], totals, len(tasks)).astype(np.intp)
 
     def in_order(self) -> TrainingTable:
         """The rows in the order of time where that is known, else of the table."""

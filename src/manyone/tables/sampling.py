@@ -194,7 +194,7 @@ def limited(rows: TrainingTable, most_task_rows: int, most_rows: int) -> Trainin
     most_task_rows, most_rows : int
     """
     strata = rows.strata()
-    quota = quota_of(rows.stratum_rows(), most_task_rows, most_rows)
+    quota = quota_of(rows.totals[rows.firsts()], most_task_rows, most_rows)
     is_large = rows.totals > quota
     if not is_large.any():
         return rows
@@ -229,7 +229,7 @@ def drawn_copies(
         The same as there.
     """
     strata = rows.strata()
-    quota = quota_of(rows.stratum_rows(), most_task_rows, most_rows)
+    quota = quota_of(rows.totals[rows.firsts()], most_task_rows, most_rows)
     is_large = rows.totals > quota
     times = np.ones(len(strata), dtype=np.intp)
     for stratum in np.unique(strata[is_large]):
