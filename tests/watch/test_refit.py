@@ -130,6 +130,23 @@ def test_a_model_without_rows_stays_one(champion):
     assert verdict.challenger is None and "--no-rows" in verdict.sentence
 
 
+def test_columns_that_nobody_looks_at_need_not_be_there():
+    """A store has no columns that --ignore and --outlier named."""
+    table = rows(range(20), 0).drop("day")
+    table = table.with_columns(note=pl.lit("x"), broken=pl.lit(False))
+    model = TableModel(
+        "machine", method="SVDD", ignore=["note"], outlier="broken", groups="shift"
+    )
+    shift = pl.Series("shift", np.arange(len(table)) // 9)
+    model.fit(table.with_columns(shift))
+    recent = rows(range(DAYS), 1)
+    recent = recent.with_columns(shift=np.arange(len(recent)) // 9)
+    verdict = challenge(model, kept(recent), 30.0)
+    assert "rows" in verdict.facts and "fitted" not in verdict.sentence
+    more = recent.drop("day").with_columns(broken=pl.lit(False))
+    assert model.enroll(more).n_rows_ == len(table) + len(more)
+
+
 # --- Rows of a store.
 
 

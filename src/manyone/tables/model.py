@@ -565,7 +565,8 @@ class TableModel(OutlierMixin, BaseEstimator):
         check_is_fitted(self)
         self._refuse_without_rows("enroll")
         frame, after = self.with_past(as_table(table))
-        more = read_training(frame, self._roles(), names_of(self.ignore))
+        ignore = [name for name in names_of(self.ignore) if name in frame.columns]
+        more = read_training(frame, self._roles(), ignore)
         more = replace(self._like_training(more), past=after)
         return self._become(fit_again(self, with_more_rows(self.training_, more)))
 

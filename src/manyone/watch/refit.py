@@ -29,6 +29,7 @@ from scipy.stats import binom
 from manyone._types import Array, Mask
 from manyone.alerts.evidence import STANDS_OUT
 from manyone.messages import plural, shortlist
+from manyone.tables.frames import names_of
 from manyone.tables.incidents import findings_of, scored_block
 from manyone.tables.records import names_of_columns, table_of_records
 from manyone.watch.memory import FAULT, NORMAL
@@ -140,8 +141,9 @@ def kept_rows_of(store: Store, model: TableModel) -> KeptRows | None:
         ]
     )
     records = [json.loads(line["content"]) for line in lines]
+    names = [*names_of_columns(model), *names_of(model.groups)]
     return KeptRows(
-        table=table_of_records(records, names_of_columns(model)),
+        table=table_of_records(records, names),
         ids=np.array([line["id"] for line in lines], dtype=object),
         tasks=np.array([line["task"] or "" for line in lines], dtype=object),
         day=np.array([_day(line) for line in lines]),
@@ -192,11 +194,7 @@ def challenge(champion: TableModel, rows: KeptRows, days: float) -> Verdict:
     facts["begin"] = _date(rows.day[train].min())
     facts["end"] = _date(rows.day[train].max())
     challenger = deepcopy(champion)
-    table = rows.table.filter(train)
-    if champion.outlier is not None and champion.outlier not in table.columns:
-        import polars as pl
-
-        table = table.with_columns(pl.lit(False).alias(champion.outlier))
+    table = _as_fit_takes_it(rows.table.filter(train), champion)
     recent = Counter(rows.tasks[train].tolist())
     thin = [task for task in champion.tasks_.tolist() if recent[str(task)] < _ENOUGH]
     facts["tasks_with_rows_of_before"] = len(thin)
@@ -205,9 +203,22 @@ def challenge(champion: TableModel, rows: KeptRows, days: float) -> Verdict:
         if not champion.training_.has_values:
             challenger.drop_rows()
     except ValueError as error:
-        return Verdict(None, f"The new model could not be fitted: {error}", facts)
+        reason = str(error).rstrip(".")
+        return Verdict(None, f"The new model could not be fitted: {reason}", facts)
     facts |= {"rows": challenger.n_rows_, "tasks": len(challenger.tasks_)}
     return _judged(champion, challenger, rows, shadow, facts)
+
+
+def _as_fit_takes_it(table: pl.DataFrame, champion: TableModel) -> pl.DataFrame:
+    """Rows of a store with columns that a fit asks for, and that no model looks at."""
+    import polars as pl
+
+    ignored = [pl.lit(None).alias(name) for name in names_of(champion.ignore)]
+    outlier = [pl.lit(False).alias(name) for name in names_of(champion.outlier)]
+    asked_for = [*ignored, *outlier]
+    return table.with_columns(
+        column for column in asked_for if column.meta.output_name() not in table.columns
+    )
 
 
 def _judged(
