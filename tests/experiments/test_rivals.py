@@ -107,17 +107,10 @@ def test_grouped_predictor_of_scikit_lego(rows, rate):
 @pytest.mark.parametrize("rate", [0.05, 0.3])
 def test_detectors_of_pyod(rows, rate):
     ecod = pytest.importorskip("pyod.models.ecod", reason="needs manyone[experiments]")
-    copod = pytest.importorskip("pyod.models.copod")
     kpca = pytest.importorskip("pyod.models.kpca")
     X, task, Z = rows
     rival = pyod_detectors.PerTaskECOD().fit(X, task=task).recalibrate(rate)
     detector = ecod.ECOD(contamination=rate).fit(X[20:])
-    alone = np.concatenate([detector.decision_function(row[None]) for row in Z])
-    np.testing.assert_allclose(rival.score_tasks(Z)[:, 1], -alone)
-    assert rival.offset_[1] == pytest.approx(-detector.threshold_)
-
-    rival = pyod_detectors.PerTaskCOPOD().fit(X, task=task).recalibrate(rate)
-    detector = copod.COPOD(contamination=rate).fit(X[20:])
     alone = np.concatenate([detector.decision_function(row[None]) for row in Z])
     np.testing.assert_allclose(rival.score_tasks(Z)[:, 1], -alone)
     assert rival.offset_[1] == pytest.approx(-detector.threshold_)

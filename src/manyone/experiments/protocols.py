@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence, Sized
 from dataclasses import dataclass, replace
 from numbers import Integral
-from typing import Any
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,6 +21,8 @@ UNUSED = -1
 LEARN = 1
 NORMAL = 2
 FAULT = 4
+# Numbers of test rows, of whatever protocol.
+_TEST_ROWS = ("n_positive", "n_negative", "n_normal", "n_fault", "n_test")
 # Tasks with fewer rows are left out.
 _FEWEST_NORMAL = 5
 _FEWEST_FAULT = 2
@@ -112,8 +114,23 @@ def member_aucs(scores: Array, member: NDArray[np.integer]) -> Array:
 
 
 @dataclass(frozen=True)
-class Protocol:
-    """Sizes of a split.
+class Sizes:
+    """Sizes of a split, whatever it is."""
+
+    def smaller(self, factor: int) -> Self:
+        """The same protocol with test rows divided by a factor of 1 or more."""
+        if factor < 1:
+            raise ValueError(f"factor must be at least 1; got {factor!r}.")
+        sizes = {name: getattr(self, name, None) for name in _TEST_ROWS}
+        fewer = {
+            name: max(1, n // factor) for name, n in sizes.items() if n is not None
+        }
+        return replace(self, **fewer)
+
+
+@dataclass(frozen=True)
+class Protocol(Sizes):
+    """Sizes of a split of strangers.
 
     Parameters
     ----------
@@ -148,10 +165,6 @@ class Protocol:
             raise ValueError(
                 f'n_unseen={self.n_unseen} does not go with kind="{self.kind}".'
             )
-
-    def smaller(self, factor: int) -> Protocol:
-        """The same protocol with test rows divided by a factor of 1 or more."""
-        return replace(self, **_divided(self, factor, "n_positive", "n_negative"))
 
     def split(
         self,
@@ -216,7 +229,7 @@ class Protocol:
 
 
 @dataclass(frozen=True)
-class FaultProtocol:
+class OwnRowsProtocol(Sizes):
     """Sizes of a split where each task is judged by rows of its own.
 
     Parameters
@@ -225,25 +238,18 @@ class FaultProtocol:
         Training rows of each task.
     n_tasks : int or None
         Tasks to draw; None is all that have enough rows.
-    n_normal, n_fault : int or None
-        Normal and faulty test rows of each task, at most; None is all.
     n_test : int or None
-        Instead, so many test rows of each task drawn at random, normal or faulty.
-    contamination : float
-        Share of the training rows of each task, at least one row, that are replaced by faults.
-        Those faults are not tested with.
+        Most test rows of each task, normal or faulty; None is all.
     """
 
     n_train: int
     n_tasks: int | None = None
-    n_normal: int | None = None
-    n_fault: int | None = None
     n_test: int | None = None
-    contamination: float = 0.0
 
-    def smaller(self, factor: int) -> FaultProtocol:
-        """The same protocol with test rows divided by a factor of 1 or more."""
-        return replace(self, **_divided(self, factor, "n_normal", "n_fault", "n_test"))
+    @property
+    def fewest_to_learn(self) -> int:
+        """Rows that a task needs to learn from; it is left out if it has fewer."""
+        return self.n_train
 
     def split(
         self,
@@ -272,23 +278,49 @@ class FaultProtocol:
         """
         labels = _labels(X, task)
         rng = np.random.default_rng(seed)
-        tasks = _with_roles(labels, roles, self.n_train)
+        tasks = _with_roles(labels, roles, self.fewest_to_learn)
         if self.n_tasks is not None:
             if len(tasks) < self.n_tasks:
                 raise ValueError(
                     f"The protocol needs {self.n_tasks} tasks; only {len(tasks)} have enough rows."
                 )
             tasks = np.sort(rng.permutation(tasks)[: self.n_tasks])
-        drawn = [self._of_task(np.flatnonzero(labels == t), roles, rng) for t in tasks]
-        train, test, fault = (
-            np.concatenate(parts) for parts in zip(*drawn, strict=True)
-        )
+        drawn = [self.draw(np.flatnonzero(labels == t), roles, rng) for t in tasks]
+        train = np.concatenate([rows for rows, _ in drawn])
+        test = np.concatenate([rows for _, rows in drawn])
+        fault = roles[test] & FAULT > 0
         return FaultSplit(train, labels[train], tasks, test, labels[test], fault)
 
-    def _of_task(
+    def draw(
         self, rows: Codes, roles: NDArray[np.uint8], rng: np.random.Generator
-    ) -> tuple[Codes, Codes, Mask]:
-        """Training rows of one task, its test rows, and which of these are faults."""
+    ) -> tuple[Codes, Codes]:
+        """Training rows and test rows of the task that `rows` belong to."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class FaultProtocol(OwnRowsProtocol):
+    """Rows of each task drawn at random.
+
+    Parameters
+    ----------
+    n_train, n_tasks, n_test
+        As in `OwnRowsProtocol`.
+    n_normal, n_fault : int or None
+        Normal and faulty test rows of each task, at most; None is all.
+    contamination : float
+        Share of the training rows of each task, at least one row, that are replaced by faults.
+        Those faults are not tested with.
+    """
+
+    n_normal: int | None = None
+    n_fault: int | None = None
+    contamination: float = 0.0
+
+    def draw(
+        self, rows: Codes, roles: NDArray[np.uint8], rng: np.random.Generator
+    ) -> tuple[Codes, Codes]:
+        """Training rows and test rows of the task that `rows` belong to."""
         learn = rng.permutation(rows[roles[rows] & LEARN > 0])[: self.n_train]
         normal = rows[roles[rows] & NORMAL > 0]
         normal = rng.permutation(normal[~np.isin(normal, learn)])
@@ -297,77 +329,36 @@ class FaultProtocol:
             number = max(1, round(self.contamination * len(learn)))
             learn = np.concatenate([learn[number:], fault[:number]])
             fault = fault[number:]
-        fault = fault[: self.n_fault]
-        test = np.concatenate([normal[: self.n_normal], fault])
+        test = np.concatenate([normal[: self.n_normal], fault[: self.n_fault]])
         if self.n_test is not None:
             test = rng.permutation(test)[: self.n_test]
-        return learn, test, np.isin(test, fault)
+        return learn, test
 
 
 @dataclass(frozen=True)
-class TimeProtocol:
-    """Sizes of a split in time: tasks learn from a stretch, and are tested with all that follows.
+class TimeProtocol(OwnRowsProtocol):
+    """Rows in time: tasks learn from a stretch, and are tested with all that follows.
 
-    Parameters
-    ----------
-    n_train : int
-        Most training rows of each task, evenly spaced over a stretch of the time to learn
-        from. A repetition draws the place of the stretch, three quarters of that time.
-    n_tasks : int or None
-        Tasks to draw; None is all that have enough rows.
-    n_test : int or None
-        Most test rows of each task, evenly spaced; None is all.
+    Rows of a task are in the order of time. Training rows, at most `n_train`, are evenly spaced
+    over a stretch of the time to learn from, and so are test rows over what follows it. A
+    repetition draws the place of the stretch, three quarters of that time.
     """
 
-    n_train: int
-    n_tasks: int | None = None
-    n_test: int | None = None
+    @property
+    def fewest_to_learn(self) -> int:
+        """Rows that a task needs to learn from; it is left out if it has fewer."""
+        return _FEWEST_NORMAL
 
-    def smaller(self, factor: int) -> TimeProtocol:
-        """The same protocol with test rows divided by a factor of 1 or more."""
-        return replace(self, **_divided(self, factor, "n_test"))
-
-    def split(
-        self,
-        X: Sized,
-        task: ArrayLike,
-        roles: NDArray[np.uint8],
-        *,
-        seed: int | Sequence[int],
-    ) -> FaultSplit:
-        """Draw the rows of one repetition.
-
-        Parameters
-        ----------
-        X, task, roles, seed
-            As in :meth:`FaultProtocol.split`. Rows of a task are in the order of time.
-
-        Returns
-        -------
-        FaultSplit
-            Training rows of a task are in the order of time.
-        """
-        labels = _labels(X, task)
-        rng = np.random.default_rng(seed)
-        tasks = _with_roles(labels, roles, _FEWEST_NORMAL)
-        if self.n_tasks is not None:
-            tasks = np.sort(rng.permutation(tasks)[: self.n_tasks])
-        train = []
-        test = []
-        for label in tasks:
-            rows = np.flatnonzero(labels == label)
-            learn = rows[roles[rows] & LEARN > 0]
-            length = int(np.ceil(_DRAWN * len(learn)))
-            begin = int(rng.integers(len(learn) - length + 1))
-            train.append(_spaced(learn[begin : begin + length], self.n_train))
-            is_tested = (roles[rows] & (NORMAL | FAULT) > 0) & (rows > train[-1][-1])
-            test.append(_spaced(rows[is_tested], self.n_test))
-        drawn = np.concatenate(train)
-        tested = np.concatenate(test)
-        fault = roles[tested] & FAULT > 0
-        return FaultSplit(
-            drawn, labels[drawn], tasks, tested, labels[tested], np.asarray(fault)
-        )
+    def draw(
+        self, rows: Codes, roles: NDArray[np.uint8], rng: np.random.Generator
+    ) -> tuple[Codes, Codes]:
+        """Training rows and test rows of the task that `rows` belong to."""
+        learn = rows[roles[rows] & LEARN > 0]
+        length = int(np.ceil(_DRAWN * len(learn)))
+        begin = int(rng.integers(len(learn) - length + 1))
+        train = _spaced(learn[begin : begin + length], self.n_train)
+        is_tested = (roles[rows] & (NORMAL | FAULT) > 0) & (rows > train[-1])
+        return train, _spaced(rows[is_tested], self.n_test)
 
 
 def _with_roles(
@@ -388,16 +379,6 @@ def _spaced(rows: Codes, number: int | None) -> Codes:
     if number is None or len(rows) <= number:
         return rows
     return rows[np.linspace(0, len(rows) - 1, number).astype(np.intp)]
-
-
-def _divided(
-    protocol: Protocol | FaultProtocol | TimeProtocol, factor: int, *names: str
-) -> dict[str, Any]:
-    """Numbers of rows that are given, divided by a factor of 1 or more."""
-    if factor < 1:
-        raise ValueError(f"factor must be at least 1; got {factor!r}.")
-    sizes = {name: getattr(protocol, name) for name in names}
-    return {name: max(1, n // factor) for name, n in sizes.items() if n is not None}
 
 
 def _labels(X: Sized, task: ArrayLike) -> Labels:

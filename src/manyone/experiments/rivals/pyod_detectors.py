@@ -31,36 +31,13 @@ class PerTaskECOD(PyodDetector):
         return [ecod().fit(rows) for rows in self._rows]
 
     def _scores(self, X: Array, t: int) -> Array:
+        n_rows = len(self._rows[t])
         scores = np.zeros(len(X))
         for column, x in zip(np.sort(self._rows[t], axis=0).T, X.T, strict=True):
-            scores -= np.maximum(*_tails(column, x))  # the thinner tail counts
-        return scores
-
-
-class PerTaskCOPOD(PyodDetector):
-    """One of PyOD's `COPOD` per task, each row scored by itself as in `PerTaskECOD`."""
-
-    def _detectors(self) -> list[Any]:
-        copod = import_module("pyod.models.copod").COPOD
-        return [copod().fit(rows) for rows in self._rows]
-
-    def _scores(self, X: Array, t: int) -> Array:
-        rows = self._rows[t]
-        n = len(rows) + 1.0
-        scores = np.zeros(len(X))
-        # Sums of powers of deviations, for the skewness of each column with the row added.
-        centre = rows.mean(axis=0)
-        second = np.sum((rows - centre) ** 2, axis=0)
-        third = np.sum((rows - centre) ** 3, axis=0)
-        for j, (column, x) in enumerate(zip(np.sort(rows, axis=0).T, X.T, strict=True)):
-            left, right = _tails(column, x)
-            gap = x - centre[j]
-            shift = gap / n
-            skew = (
-                third[j] + gap**3 - 3 * shift * (second[j] + gap**2) + 2 * n * shift**3
-            )
-            longer = np.where(skew < 0, left, np.where(skew > 0, right, left + right))
-            scores -= np.maximum(longer, (left + right) / 2)
+            below = np.searchsorted(column, x, side="right")
+            above = n_rows - np.searchsorted(column, x, side="left")
+            # The thinner tail counts, with the row among its values.
+            scores += np.log((np.minimum(below, above) + 1.0) / (n_rows + 1.0))
         return scores
 
 
@@ -89,11 +66,3 @@ class PerTaskKPCA(PyodDetector):
         projected = model.transform(X)
         length = 1.0 - 2.0 * near + model.get_centerer.K_fit_all_
         return np.einsum("ij,ij->i", projected, projected) - length
-
-
-def _tails(column: Array, x: Array) -> tuple[Array, Array]:
-    """Minus the logarithms of both tails of a sorted column at `x`, with `x` among its values."""
-    n = len(column)
-    below = np.searchsorted(column, x, side="right")
-    above = n - np.searchsorted(column, x, side="left")
-    return -np.log((below + 1.0) / (n + 1.0)), -np.log((above + 1.0) / (n + 1.0))
