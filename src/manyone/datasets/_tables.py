@@ -9,21 +9,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from numbers import Integral
 from pathlib import Path
-from typing import Literal, Unpack, overload
 from xml.etree import ElementTree
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
-from sklearn.utils import Bunch
 
-from manyone._types import Array, Codes, Mask
+from manyone._types import Mask
 from manyone.datasets._cache import (
     Arrays,
-    Home,
     Loaded,
-    Origin,
-    Part,
     PathLike,
     Values,
     bunch,
@@ -31,18 +26,6 @@ from manyone.datasets._cache import (
     fetch,
     numbered,
 )
-
-
-@overload
-def load_keystrokes(
-    *, return_X_y: Literal[False] = ..., **options: Unpack[Origin]
-) -> Bunch: ...
-
-
-@overload
-def load_keystrokes(
-    *, return_X_y: Literal[True], **options: Unpack[Origin]
-) -> tuple[Array, Codes]: ...
 
 
 def load_keystrokes(
@@ -79,16 +62,6 @@ def load_keystrokes(
     )
 
 
-class Telemetry(Home, total=False):
-    """Options of `load_telemetry`."""
-
-    spacecraft: str | None
-    split: str
-    window: int
-    step: int | None
-    features: str
-
-
 @dataclass(frozen=True)
 class Channel:
     """One telemetry channel.
@@ -112,18 +85,6 @@ class Channel:
     label: Mask = field(repr=False)
     train_commands: Mask = field(repr=False)
     test_commands: Mask = field(repr=False)
-
-
-@overload
-def load_telemetry(
-    *, return_X_y: Literal[False] = ..., **options: Unpack[Telemetry]
-) -> Bunch: ...
-
-
-@overload
-def load_telemetry(
-    *, return_X_y: Literal[True], **options: Unpack[Telemetry]
-) -> tuple[Array, Codes]: ...
 
 
 def load_telemetry(
@@ -197,18 +158,6 @@ def load_telemetry(
         channels=channels,
         **about,
     )
-
-
-@overload
-def load_turbofan(
-    *, return_X_y: Literal[False] = ..., **options: Unpack[Part]
-) -> Bunch: ...
-
-
-@overload
-def load_turbofan(
-    *, return_X_y: Literal[True], **options: Unpack[Part]
-) -> tuple[Array, Codes]: ...
 
 
 def load_turbofan(
