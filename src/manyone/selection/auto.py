@@ -462,39 +462,28 @@ def tuned(view: View, rows: TrainingRows, random_state: Seed, alone: bool) -> Ch
     )
     table = [(type(model).__name__, entry) for entry in search.table]
     chosen = clone(model).set_params(**search.setting)
-    judge: Callable[[MultiTaskOneClass], Array]
+    judge: Callable[[MultiTaskOneClass], list[Array]]
     if isinstance(model, NonlinearOCKSR):
         shared = [name for name in JointOCKSR().get_params() if name in grid]
         simpler: MultiTaskOneClass = JointOCKSR(
             **{name: getattr(chosen, name) for name in shared}
         )
-        judge = partial(_stranger_areas, search.rows)
+        judge = partial(fold_areas, rows=search.rows, kind="both", settings=[{}])
     elif alone and view.criterion == "faults" and model.landmarks is None:
         # The distance to the mean of a task: all rows may be outside of the ball.
         simpler = SVDD(kernel="linear", nu=1.0, metric="adaptive")
-        judge = partial(
-            _fault_areas, *faults_to_judge_by(search.rows, random_state, _TWINS)
-        )
+        judged_rows, faults = faults_to_judge_by(search.rows, random_state, _TWINS)
+        judge = partial(fault_areas, rows=judged_rows, faults=faults, settings=[{}])
     else:
         return Choice(view.name, chosen, table, search.best)
     methods = [chosen, simpler] if alone else [simpler, chosen]
     with np.errstate(under="ignore"):
-        judged = [Judged(_shown(one), judge(one), "method") for one in methods]
+        judged = [Judged(_shown(one), judge(one)[0], "method") for one in methods]
     table += [(type(methods[k]).__name__, entry) for k, entry in enumerate(judged)]
     best = preferred(judged, ERRORS_OF_ONE if alone else NO_PREFERENCE)
     if methods[best] is chosen:
         return Choice(view.name, chosen, table, search.best)
     return Choice(view.name, simpler, table, len(search.table) + best)
-
-
-def _stranger_areas(rows: TrainingRows, model: MultiTaskOneClass) -> Array:
-    """Values of a method by folds, on both kinds of strangers."""
-    return fold_areas(model, rows, "both", [{}])[0]
-
-
-def _fault_areas(rows: TrainingRows, faults: Array, model: MultiTaskOneClass) -> Array:
-    """Values of a method by faults made from rows left out."""
-    return fault_areas(model, rows, faults, [{}])[0]
 
 
 def _shown(model: MultiTaskOneClass) -> Setting:

@@ -13,7 +13,8 @@ from manyone.solvers.nonlinear import gram
 from manyone.solvers.ridge import factorise
 from manyone.solvers.two_layer_landmarks import add_rounding
 
-# Values and slopes that are computed: the first ones give most of the gain.
+# Values and slopes that are computed: the first ones give most of the gain
+# (`benchmarks/bench_landmarks.py`).
 _EVALUATIONS = 8
 
 

@@ -16,6 +16,7 @@ from manyone._types import Array
 from manyone.progress import Report, record
 from manyone.threads import one_blas_thread
 
+# Relative duality gap that counts as converged where rounding ends the descent.
 _ROUNDING_GAP = 1e-5
 #: B (T, T), objective path, number of iterations, whether they converged.
 _Minimum = tuple[Array, list[float], int, bool]

@@ -23,8 +23,8 @@ from manyone.threads import one_blas_thread
 
 # Rows per block: long enough to keep BLAS busy, short enough for one triangle to pay.
 _BLOCK = 512
-# theta="mean": squared distance, in units of the mean squared response, at which rows
-# are unlike
+# theta="mean" is so many over the mean squared response: of fixed settings the best on
+# keystrokes.
 _REACH = 10.0
 # In lengths of W. The line search may take five, which must not end at 0, where all
 # rows are alike.
@@ -202,8 +202,12 @@ def solve_nonlinear(
     buffers = np.empty((2, len(problem.R), len(problem.R)))
     evaluate = partial(reduced_objective, problem, beta, buffers)
     with one_blas_thread(len(problem.R)):
-        first = _first_slope(problem, beta) if how.solver == "paper" else None
-        minimum = descend(evaluate, problem, how, least, first)
+        if how.solver == "paper":
+            minimum = gradient_steps(
+                evaluate, _first_slope(problem, beta), problem, how
+            )
+        else:
+            minimum = descend(evaluate, problem, how, least)
         Y = problem.Phi @ minimum.W
         B = second_layer(Y, problem.R, beta / problem.weight, minimum.theta, buffers)
     return NonlinearSolution(*minimum, B, beta * problem.unit)
@@ -331,18 +335,15 @@ def descend(
     problem: TwoLayerProblem,
     how: Descent,
     least: float = 0.0,
-    first: tuple[float, Array, float] | None = None,
 ) -> FirstLayerMinimum:
     """L-BFGS over W, and over log theta if it is learned.
 
     The objective is measured by what it starts with above the `least`, and W by a sixth
     of its length, which is that of the first step: neither this nor the end depends on
-    units. The paper's solver takes its own steps, the first by what `first` evaluates,
-    where that is given.
+    units. The paper's solver takes steps of its own.
     """
     if how.solver == "paper":
-        if first is None:
-            first = evaluate(problem.W, problem.theta)
+        first = evaluate(problem.W, problem.theta)
         return gradient_steps(evaluate, first, problem, how)
     W = problem.W
     theta = problem.theta
