@@ -4,7 +4,12 @@ import numpy as np
 import pytest
 
 from manyone import IndependentOCKSR
-from manyone.calibration.discoveries import Known, batch_pvalues, benjamini_hochberg
+from manyone.calibration.discoveries import (
+    Known,
+    batch_pvalues,
+    benjamini_hochberg,
+    smallest_fdr,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
 
@@ -63,6 +68,13 @@ def test_benjamini_hochberg_takes_the_longest_list():
     p = np.array([0.001, 0.9, 0.021, 0.06, 0.9])
     assert benjamini_hochberg(p, 0.1).tolist() == [True, False, True, True, False]
     assert not benjamini_hochberg(np.full(5, 0.2), 0.1).any()
+
+
+def test_the_smallest_fdr_is_where_selection_begins():
+    p = np.random.default_rng(0).uniform(size=50) ** 2
+    least = smallest_fdr(p)
+    assert benjamini_hochberg(p, least).any()
+    assert not benjamini_hochberg(p, 0.999 * least).any()
 
 
 @pytest.mark.parametrize("batch", ["heavy task alone", "all tasks"])

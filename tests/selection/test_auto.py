@@ -212,3 +212,12 @@ def test_large_tasks_have_landmarks_of_their_own(monkeypatch):
     assert np.mean(model.predict(fresh, task=["big"] * 1000) < 0) == pytest.approx(
         0.1, abs=0.04
     )
+
+
+def test_a_choice_is_called_the_best_only_where_it_is(rows):
+    X, task = rows
+    choice = manyone.auto(X, task=task, anomalies="faults", alarm_rate=0.1).choice_
+    (chosen,) = np.flatnonzero(choice["chosen"])
+    judged_alike = choice["stage"] == choice["stage"][chosen]
+    is_best = np.all(choice["score"][judged_alike] <= choice["score"][chosen])
+    assert (choice["reason"][chosen] == "best on left-out rows") == is_best

@@ -127,6 +127,12 @@ def benjamini_hochberg(p: Array, fdr: float) -> Mask:
     return p <= (ascending[passing[-1]] if len(passing) else -1.0)
 
 
+def smallest_fdr(p: Array) -> float:
+    """The smallest `fdr` at which `benjamini_hochberg` rejects any of the p-values (m,)."""
+    ranks = np.arange(1, len(p) + 1)
+    return float(np.min(np.sort(p) * len(p) / ranks))
+
+
 def check_fdr(fdr: float) -> None:
     """Refuse what is no share."""
     if not isinstance(fdr, Real) or not 0 < fdr < 1:
@@ -141,7 +147,8 @@ def select_rows(known: Known, scores: Array, codes: Codes, fdr: float) -> Mask:
     check_fdr(fdr)
     if len(codes) == 0:
         return np.zeros(0, dtype=bool)
-    chosen = benjamini_hochberg(batch_pvalues(known, scores, codes), fdr)
+    p = batch_pvalues(known, scores, codes)
+    chosen = benjamini_hochberg(p, fdr)
     rows = np.bincount(codes, minlength=len(known.unit))[codes]
     floor = float(np.min(rows / (len(codes) * (known.counts[codes] + 1.0))))
     needed = int(np.ceil(len(codes) * floor / fdr - 1e-9))
@@ -149,7 +156,8 @@ def select_rows(known: Known, scores: Array, codes: Codes, fdr: float) -> Mask:
         warn_user(
             f"No row selected. The smallest p-value possible here is {floor:.3g}, so "
             f"Benjamini-Hochberg at fdr={fdr:g} can select rows of this batch only if at least "
-            f"{needed} of its {len(codes)} rows look that abnormal. Use smaller batches, more "
+            f"{needed} of its {len(codes)} rows look that abnormal. The smallest fdr that "
+            f"selects rows of this batch is {smallest_fdr(p):.2g}. Use smaller batches, more "
             "calibration rows, or a larger fdr."
         )
     return chosen

@@ -478,13 +478,15 @@ class Thresholds:
                 f"rows. Give {needed} rows or more, or set alarm_rate to at least {floor:.3g}."
             )
         lenders = sum(np.count_nonzero(pool.lenders) for pool in self.pools)
+        alone_from = f"{np.ceil(OWN_RANKS / max(rate, 1e-300) - 1e-9) - 1:.9g}"
         text = (
             f"{too_few.sum()} of {len(tasks)} tasks "
             f"({shortlist(tasks[too_few].tolist(), 3)}) have fewer than the {needed} "
             f"normal rows that alarm_rate={rate:g} needs (the smallest rate possible for n rows "
             f"is 1/(n+1), here {floor:.3g}). They borrow the scores of {lenders} task(s), those "
-            "of like size, each counted once: the rate then holds on average over such tasks, "
-            f"and a single one raises at most {self.limits()[too_few].max():.3g}. "
+            f"of like size, each counted once, as all tasks of fewer than {alone_from} rows do. "
+            "The rate then holds on average over such tasks, and a single one raises at most "
+            f"{self.limits()[too_few].max():.3g}. "
         )
         if np.any(counts != np.rint(counts)):
             text += (

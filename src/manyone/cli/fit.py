@@ -77,7 +77,8 @@ Limit = Annotated[
     float | None,
     typer.Option(
         metavar="R",
-        help="Most that a single task may raise. Without: three times the alarm rate.",
+        help="Largest share of one task's normal rows that may raise an alarm, on "
+        "average. Without: three times the alarm rate.",
     ),
 ]
 Groups = Annotated[

@@ -255,7 +255,7 @@ def _findings_sentence(findings: Findings) -> str:
         return f"{number} {verb} out: {shortlist(different, 3)}."
     if findings.more_than_chance:
         most = findings.most_by_chance
-        return f"More alarms than chance explains, which is up to {most:,}."
+        return f"More alarms than chance explains: it explains up to {most:,}."
     return "Nothing stands out from chance."
 
 

@@ -54,16 +54,16 @@ from manyone.models.solution import Judge, Solution
 
 @dataclass(eq=False, repr=False)
 class CombinedOneClass(Updates, OneClassEstimator, BaseComposition):
-    r"""Several detectors as views of one row, and one alarm whose rate holds.
+    r"""Combine several detectors, the views, to one alarm at the rate asked for.
 
-    Every view is fitted to all rows. A row's tail value in a view is
-    :math:`z = -\log P(\text{a normal row scores lower})`, from the left-out scores of all training
-    rows in units of their tasks' spread; the score is minus their weighted sum. Thresholds
-    come from the combined left-out scores, so the alarm rate holds.
+    Every view is fitted to all rows. Its tail value of a row is :math:`z = -\log P(\text{a
+    normal row scores lower})`. It comes from the left-out scores of all training rows, in
+    units of their tasks' spread. The score of a row is minus the weighted sum of its tail
+    values. Thresholds come from the combined left-out scores.
 
-    The sum loses little against the better view, because a view that knows nothing about a kind of
-    anomaly is flat there, and one that knows nothing at all has little weight; use it where
-    strangers *and* faults may come.
+    Use it where strangers *and* faults may come. The sum loses little against the better
+    view: a view that cannot see a kind of anomaly gives all such rows about the same value,
+    and one that cannot tell new rows apart at all gets little weight.
 
     Parameters
     ----------
@@ -75,11 +75,12 @@ class CombinedOneClass(Updates, OneClassEstimator, BaseComposition):
         One for each view. None: 1, or ``10 (1 - m)`` where that is less, m being the median score
         of rows that were left out in units of the score of a row far away: a view to which all new
         rows are about as far away as any tells them apart by chance. The largest is made 1.
-    alarm_rate : float, default=0.05
-        Share of normal rows that may raise an alarm.
+    alarm_rate : float or None, default=0.05
+        Share of normal rows that may raise an alarm, on average over tasks. None: no
+        thresholds are set.
     task_rate_limit : float or None
-        Most that a single task may raise, whatever the others are like; never below
-        1/(n + 1). None: three times `alarm_rate`. 1.0: no limit.
+        Largest share of normal rows of a single task that may raise an alarm, on average;
+        never below 1/(n + 1) for n rows. None: three times `alarm_rate`. 1.0: no limit.
 
     Attributes
     ----------

@@ -76,11 +76,12 @@ class MORVR(MultiTaskOneClass):
         Bound on the number of changes (a basis is added, re-estimated or deleted).
     metric : {"plain", "whitened"}, default="plain"
         ``"whitened"`` applies :class:`TaskWhitener` first.
-    alarm_rate : float, default=0.05
-        Share of normal rows that may raise an alarm.
+    alarm_rate : float or None, default=0.05
+        Share of normal rows that may raise an alarm, on average over tasks. None: no
+        thresholds are set.
     task_rate_limit : float or None
-        Most that a single task may raise, whatever the others are like; never below
-        1/(n + 1). None: three times `alarm_rate`. 1.0: no limit.
+        Largest share of normal rows of a single task that may raise an alarm, on average;
+        never below 1/(n + 1) for n rows. None: three times `alarm_rate`. 1.0: no limit.
 
     Attributes
     ----------

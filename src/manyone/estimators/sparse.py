@@ -83,11 +83,12 @@ class SparseOCKSR(TwoLayerModel):
         look like one of the tasks, and where a single task is mapped to one point.
     metric : {"plain", "whitened"}, default="plain"
         ``"whitened"`` applies :class:`TaskWhitener` first.
-    alarm_rate : float, default=0.05
-        Share of normal rows that may raise an alarm.
+    alarm_rate : float or None, default=0.05
+        Share of normal rows that may raise an alarm, on average over tasks. None: no
+        thresholds are set.
     task_rate_limit : float or None
-        Most that a single task may raise, whatever the others are like; never below
-        1/(n + 1). None: three times `alarm_rate`. 1.0: no limit.
+        Largest share of normal rows of a single task that may raise an alarm, on average;
+        never below 1/(n + 1) for n rows. None: three times `alarm_rate`. 1.0: no limit.
     solver : {"fista", "paper"}, default="fista"
         ``"fista"``: the lasso, solved by a proximal method and then exactly, is eliminated
         and W found by quasi-Newton steps from the solution of :class:`NonlinearOCKSR`. ``"paper"``:

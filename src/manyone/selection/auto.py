@@ -63,29 +63,32 @@ _SHOWN = ("kernel", "width", "alpha", "nu", "metric")
 
 @dataclass(eq=False, repr=False)
 class AutoOneClass(Delegating, RoutingState, OutlierMixin, BaseEstimator):
-    """The choice of method and setting, by what anomalies look like, as an estimator.
+    """Choose method and setting by what anomalies look like, as an estimator.
 
-    Columns are taken as they are: bring them to one scale first.
+    Bring columns to one scale first: this class does not.
 
     Parameters
     ----------
     anomalies : {"any", "strangers", "faults"}
-        ``"strangers"``: rows of somebody or something else. A joint method, with other tasks' rows
-        as negatives, tuned on tasks left out: :class:`NonlinearOCKSR`, or :class:`JointOCKSR` where
-        that is better by a standard error, or two layers cost too much. ``"faults"``: the task's
-        own rows gone wrong. :class:`IndependentOCKSR`, tuned on faults made from left-out rows, or
-        the distance to the mean (an :class:`SVDD`) where that is better by a standard error; the
-        tasks share their metric. ``"any"``: a :class:`CombinedOneClass` of both (of one layer where
-        it is as good), in which a view counts for less, down to nothing, where all new rows look
-        about as far away to it as any.
+        ``"strangers"``: rows of somebody or something else. A joint method learns from
+        other tasks' rows what is wrong, and is tuned on tasks left out. It is
+        :class:`NonlinearOCKSR`, or :class:`JointOCKSR` where that is better by a standard
+        error, or where two layers cost too much.
+        ``"faults"``: the task's own rows gone wrong. :class:`IndependentOCKSR` is tuned on
+        faults made from left-out rows. Where it is better by a standard error, the distance
+        to the mean (an :class:`SVDD`) takes its place. The tasks share their metric.
+        ``"any"``: a :class:`CombinedOneClass` of both. Against strangers it has one layer
+        where that is as good. A view counts for less where all new rows look about equally
+        far away to it.
     alarm_rate : float or None, default=0.05
-        Share of normal rows that may raise an alarm. None: no thresholds are set.
+        Share of normal rows that may raise an alarm, on average over tasks. None: no
+        thresholds are set.
     task_rate_limit : float or None
-        Most that a single task may raise, whatever the others are like; never below
-        1/(n + 1). None: three times `alarm_rate`. 1.0: no limit.
+        Largest share of normal rows of a single task that may raise an alarm, on average;
+        never below 1/(n + 1) for n rows. None: three times `alarm_rate`. 1.0: no limit.
     landmarks : int or None
-        Rows that stand for all in a joint method. None: chosen where there are too many rows for a
-        kernel matrix.
+        Number of rows that stand for all in a joint method. None: 1,000 where there are
+        too many rows for a kernel matrix.
     random_state : int, RandomState or None
         Of landmarks and of the faults that are made; None always makes the same.
 
@@ -95,7 +98,9 @@ class AutoOneClass(Delegating, RoutingState, OutlierMixin, BaseEstimator):
         What was chosen, fitted. Every method of it is a method of this class, too.
     choice_ : dict of arrays
         One entry for everything that was tried (``view``, ``method``, ``setting``, ``score``,
-        ``chosen``, ``reason``); ``pandas.DataFrame`` takes it as it is.
+        ``stage``, ``chosen``, ``reason``); ``pandas.DataFrame`` takes it as it is. Compare
+        scores of one view and stage only. The preferred setting stays chosen unless another
+        is better by enough standard errors, so it need not have the highest score.
     tasks_, offset_ : ndarray of shape (T,)
         Of the estimator.
     n_features_in_ : int
@@ -500,6 +505,15 @@ def light_views(model: OneClassEstimator) -> Remarks:
     return [(name, words.format(weight)) for name, weight in weights if weight < 1.0]
 
 
+def _why_chosen(choice: Choice) -> str:
+    """Whether the chosen setting is the best that was judged in the same way."""
+    _, chosen = choice.table[choice.best]
+    rivals = [entry for _, entry in choice.table if entry.stage == chosen.stage]
+    if any(rival.score > chosen.score for rival in rivals):
+        return "preferred, as none is clearly better on left-out rows"
+    return "best on left-out rows"
+
+
 def as_columns(choices: list[Choice], remarks: Remarks) -> dict[str, Labels]:
     """What was tried and what was left out, column by column."""
     reasons = defaultdict(list)
@@ -507,7 +521,7 @@ def as_columns(choices: list[Choice], remarks: Remarks) -> dict[str, Labels]:
         reasons[view].append(words)
     lines: list[dict[str, object]] = []
     for choice in choices:
-        reason = "; ".join(reasons.pop(choice.view, ["best on left-out rows"]))
+        reason = "; ".join(reasons.pop(choice.view, [_why_chosen(choice)]))
         for number, (method, entry) in enumerate(choice.table):
             setting = sorted(entry.setting.items())
             taken = number == choice.best

@@ -59,9 +59,9 @@ from manyone.tables.worth import Worth, is_evidence
 class TableModel(OutlierMixin, BaseEstimator):
     """Alarms for the rows of a table that has a column of entities.
 
-    Numbers, categories, dates and booleans are encoded as they come, with their gaps; the method
-    is chosen by :func:`manyone.auto`; every row gets a score, a p-value, an alarm whose rate is
-    promised, and reasons on demand.
+    The model takes numbers, categories, dates and booleans as they come, with their gaps, and
+    lets :func:`manyone.auto` choose the method. It gives every row a score, a p-value, an alarm or
+    none at the rate that you ask for, and reasons on demand.
 
     Parameters
     ----------
@@ -73,27 +73,27 @@ class TableModel(OutlierMixin, BaseEstimator):
         ``"auto"``: chosen and tuned. ``"default"``: what "auto" starts from, untuned. The name of
         an estimator, as ``"JointOCKSR"``: tuned. An estimator: fitted as it is.
     alarm_rate : float, default=0.05
-        Share of normal rows that may raise an alarm.
+        Share of normal rows that may raise an alarm, on average over tasks.
     task_rate_limit : float or None
-        Most that a single task may raise, whatever the others are like; never below
-        1/(n + 1). None: three times `alarm_rate`. 1.0: no limit.
+        Largest share of normal rows of a single task that may raise an alarm, on average;
+        never below 1/(n + 1) for n rows. None: three times `alarm_rate`. 1.0: no limit.
     ignore : list of str
         Columns that are not features.
     time : str or None
         Column that says when; never a feature. Thresholds are then set, and settings judged, on
-        blocks of time that leave together, see :doc:`/time`.
+        whole blocks of time that are left out, see :doc:`/time`.
     history : "auto", int or None, default="auto"
-        Rows are also compared with earlier rows of their task, where there is a `time`:
-        numbers by how far they are from a running mean of so many rows, and by how much
-        they swing. ``"auto"``: 12 rows where that tells something: a usual task has at
-        least 100 rows, and most columns are nearer to their recent mean than to the mean
-        of their task; and not for strangers. None: not at all.
+        With a `time`, the model can also compare a row with so many earlier rows of its
+        task: each number with their running mean, and how much it moves with how much it
+        used to. ``"auto"``: with 12 rows, if a usual task has at least 100 rows and most
+        columns are nearer to their recent mean than to the mean of their task; and not for
+        strangers. None: not at all.
     outlier : str or None
         Column that marks rows known to be abnormal.
     random_state : int, RandomState or None
     groups : str or None
-        Column of what leaves together when thresholds are set and settings judged: a session, a
-        day. Goes before blocks of time.
+        Column of a session or day, whose rows are left out together when thresholds are
+        set and settings judged. It is used instead of blocks of time.
 
     Attributes
     ----------
@@ -289,8 +289,9 @@ class TableModel(OutlierMixin, BaseEstimator):
     ) -> Table:
         """Score, p-value and alarm of every row, as a table.
 
-        Other than scikit-learn's `score` this returns no number: give its searches a
-        `scoring`, as ``scoring="roc_auc"``.
+        Other than scikit-learn's `score` this returns no number. In its searches give
+        ``scoring="roc_auc"``, and 1 for normal rows and -1 for others as `y`; name the
+        column of labels as `outlier`, or the model learns bad rows as normal ones.
 
         Parameters
         ----------
