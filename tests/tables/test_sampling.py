@@ -162,12 +162,14 @@ def test_the_limit_of_all_rows_is_shared_by_the_tasks(most, monkeypatch):
     assert rows.n_rows == N
 
 
-def test_quotas_are_as_large_as_the_limit_allows():
+def test_quotas_are_as_large_as_the_limit_allows(monkeypatch):
+    monkeypatch.setattr(sampling, "MOST_TASK_ROWS", 80)
     rng = np.random.default_rng(0)
     for _ in range(50):
         sizes = rng.integers(1, 100, rng.integers(1, 20))
         most = int(rng.integers(len(sizes), 600))
-        quota = quota_of(sizes, 80, most)
+        monkeypatch.setattr(sampling, "MOST_ROWS", most)
+        quota = quota_of(sizes)
         assert np.minimum(sizes, quota).sum() <= most
         is_largest = np.minimum(sizes, quota + 1).sum() > most
         assert quota == 80 or is_largest

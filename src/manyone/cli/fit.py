@@ -18,7 +18,6 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
-import numpy as np
 import typer
 
 from manyone.cli.common import InputError, examples, needs, print_lines, working
@@ -32,7 +31,6 @@ from manyone.cli.models import (
     check_rate,
     chosen_columns,
     load_model,
-    promised_rate,
     refuse_same,
     save_model,
     source_of,
@@ -169,6 +167,7 @@ def fit(
         import polars  # noqa: F401 - better to know now than after the fit
 
         from manyone.tables import TableModel
+        from manyone.tables.summary import summary_of
 
     with working("reading"):
         reading = _Reading(task, ignore or [], time, time_format, bad_values)
@@ -201,7 +200,7 @@ def fit(
     if no_rows:
         model.drop_rows()
     save_model(model, out)
-    print_lines("What was learned", ("", ""), _summary(model))
+    print_lines("What was learned", ("", ""), summary_of(model))
     typer.echo(f"Model: {out}")
 
 
@@ -211,23 +210,21 @@ def info(model: Model) -> None:
     What it was fitted on, what it promises, and what became of every column.
     """
     from manyone.model_files import read_header
+    from manyone.tables.summary import summary_of
 
-    found = load_model(model)
-    header = read_header(model)
-    calibrated = found.calibrated_
+    fitted = load_model(model)
+    version = read_header(model)["manyone"]
+    size = model.stat().st_size / 2**20
+    calibrated = fitted.calibrated_
     lines = [
-        (
-            "file",
-            f"{model}, {model.stat().st_size / 2**20:.1f} MB, manyone {header['manyone']}",
-        ),
-        ("tasks are", shortlist(found.tasks_.tolist(), 5)),
-        *_summary(found),
+        ("file", f"{model}, {size:.1f} MB, manyone {version}"),
+        ("tasks are", shortlist(fitted.tasks_.tolist(), 5)),
+        *summary_of(fitted),
         ("thresholds", f"set {calibrated['when']} on {calibrated['on']}"),
     ]
     print_lines("The model", ("", ""), lines)
-    print_lines(
-        "Its columns", ("column", "kind", "use", "missing", "note"), _columns(found)
-    )
+    heads = ("column", "kind", "use", "missing", "note")
+    print_lines("Its columns", heads, _columns(fitted))
 
 
 class _Reading(NamedTuple):
@@ -312,91 +309,6 @@ def _history(text: str, time: str | None) -> Literal["auto"] | int | None:
     if time is None:
         raise InputError(f"--history {text} needs the order of rows. Give --time too.")
     return int(text)
-
-
-def _summary(model: TableModel) -> list[tuple[str, str]]:
-    """What there is to say about a fitted model."""
-    from manyone.tables.sampling import sample_words
-
-    used = model.columns_["used"]
-    rows = sample_words(len(model.training_.labels), model.n_rows_)
-    dropped = [
-        f"{line[0]} ({line[-1]})" for line in _columns(model) if line[2] == "dropped"
-    ]
-    more = f" and {len(dropped) - 5} more" if len(dropped) > 5 else ""
-    names = " and ".join(map(repr, model.task_columns))
-    low = model.task_rows_.min()
-    high = model.task_rows_.max()
-    each = f"{low:,}" if low == high else f"{low:,} to {high:,}"
-    bad = model.training_.n_outliers
-    known = f", of which {bad:,} are known to be abnormal ('{model.outlier}')"
-    features = model.columns_["features"].sum()
-    rate = promised_rate(model)
-    borrowing = int(model.model_.calibration_.borrows(rate).sum())
-    borrow = f"; {borrowing:,} of {len(model.tasks_):,} tasks borrow scores of others"
-    return [
-        ("rows", f"{rows}{known * bool(bad)}"),
-        ("tasks", f"{len(model.tasks_):,} by {names}, {each} rows each"),
-        ("columns used", f"{used.sum()} of {len(used)}, as {features} numbers"),
-        ("columns dropped", "; ".join(dropped[:5]) + more or "none"),
-        *_compared(model),
-        *_chosen(model),
-        (
-            "promised",
-            f"{rate:.2%} of normal rows raise an alarm{borrow * (borrowing > 0)}",
-        ),
-        *_promised_of_new_tasks(model, rate),
-        *_forecast(model, rate),
-    ]
-
-
-def _compared(model: TableModel) -> list[tuple[str, str]]:
-    """Which columns are compared with their past."""
-    past = model.training_.past
-    if past is None:
-        return []
-    words = (
-        f"{len(past.names)} columns, with the {past.span} rows before, of their task"
-    )
-    if not model.encoder_.compares_in_time:
-        words = "only whether columns get stuck: rows do not resemble those before"
-    return [("compared in time", words)]
-
-
-def _promised_of_new_tasks(model: TableModel, rate: float) -> list[tuple[str, str]]:
-    """What is said of tasks that come later, where it is more than was asked."""
-    unknown_rate = model.unknown_.rate(model.alarm_rate)
-    if unknown_rate == 0.0:
-        return [("tasks never seen", "their rows raise no alarm: one task is known")]
-    if unknown_rate <= rate:
-        return []
-    words = (
-        f"rows beyond those of all {len(model.tasks_):,} known tasks raise an alarm, up "
-        f"to {unknown_rate:.2%} of normal ones"
-    )
-    return [("tasks never seen", words)]
-
-
-def _forecast(model: TableModel, rate: float) -> list[tuple[str, str]]:
-    """What the rows to come will raise, by the model's own later rows."""
-    if model.forward_ is None:
-        return []
-    return [("forecast", model.forward_.sentence(rate))]
-
-
-def _chosen(model: TableModel) -> list[tuple[str, str]]:
-    """Method and setting of each view, and why."""
-    choice = model.choice_
-    lines = []
-    for k in np.flatnonzero(choice["chosen"] | (choice["method"] == "")):
-        score = (
-            f", AUC {choice['score'][k]:.3f}" if np.isfinite(choice["score"][k]) else ""
-        )
-        setting = f" ({choice['setting'][k]})" if choice["setting"][k] else ""
-        what = f"{choice['method'][k]}{setting}: " if choice["method"][k] else ""
-        view = "" if choice["view"][k] == "all" else f" for {choice['view'][k]}"
-        lines.append((f"method{view}", f"{what}{choice['reason'][k]}{score}"))
-    return lines
 
 
 def _columns(model: TableModel) -> list[tuple[str, ...]]:

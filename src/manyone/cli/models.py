@@ -262,11 +262,6 @@ def check_limit(task_rate_limit: float | None, alarm_rate: float) -> None:
         )
 
 
-def promised_rate(model: TableModel) -> float:
-    """What a model promises: the rate asked for, or the lowest that its rows allow."""
-    return float(model.model_.alarm_rate_.max())
-
-
 def label_of(model: TableModel, words: Sequence[str]) -> Any:
     """The label of a task that is written so, in one word or one for each task column."""
     from manyone.tables.frames import joined_label

@@ -52,7 +52,6 @@ from manyone.cli.models import (
     asked_worth,
     chosen_columns,
     load_model,
-    promised_rate,
     refuse_same,
     rows_for,
     source_of,
@@ -141,7 +140,7 @@ def score(
         if incidents in (_STREAM, out):
             raise InputError(f"--incidents {incidents}: name another file.")
     fitted = load_model(model)
-    totals = _Totals(promised_rate(fitted) if fdr is None else None)
+    totals = _Totals(fitted.promised_rate_ if fdr is None else None)
     scoring = _Scoring(
         fitted,
         source,

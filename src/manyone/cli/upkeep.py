@@ -26,7 +26,6 @@ from manyone.cli.models import (
     changing,
     check_rate,
     label_of,
-    promised_rate,
     rows_for,
     source_of,
 )
@@ -96,5 +95,5 @@ def recalibrate(
     with changing(model) as found, about(model):
         found.recalibrate(alarm_rate)
     typer.echo(
-        f"{model} promises alarms on {promised_rate(found):.2%} of normal rows now."
+        f"{model} promises alarms on {found.promised_rate_:.2%} of normal rows now."
     )

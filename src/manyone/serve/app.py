@@ -107,7 +107,7 @@ class _Service:
             "manyone": __version__,
             "model": self._name,
             "tasks": len(self._model.tasks_),
-            "alarm_rate": float(self._model.model_.alarm_rate_.max()),
+            "alarm_rate": self._model.promised_rate_,
         }
 
     def metrics(self) -> str:

@@ -167,9 +167,8 @@ def findings_of(
         time=_joined(times) if has_times else None,
         dated=has_times and blocks[0].dated,
     )
-    rate = float(model.model_.alarm_rate_.max())
     tasks = tasks_of(model, new_names.tolist())
-    return Findings(tasks, rows, rate if by_rate else None)
+    return Findings(tasks, rows, model.promised_rate_ if by_rate else None)
 
 
 def tasks_of(model: TableModel, new_names: Sequence[str] = ()) -> Tasks:

@@ -242,6 +242,11 @@ class TableModel(OutlierMixin, BaseEstimator):
         """Number of the columns that could be features."""
         return len(self.feature_names_in_)
 
+    @property
+    def promised_rate_(self) -> float:
+        """The alarm rate asked for, or the lowest that the training rows allow."""
+        return float(self.model_.alarm_rate_.max())
+
     def _encoded(self) -> tuple[Codes, Array]:
         """Task numbers (n,) of the training rows that were kept, and the rows encoded (n, D)."""
         codes = find(self.training_.labels, self.tasks_)[0]
@@ -250,7 +255,7 @@ class TableModel(OutlierMixin, BaseEstimator):
     def _set_rate(self, alarm_rate: float) -> None:
         with quietly():
             self.model_.recalibrate(alarm_rate)
-        promised = float(self.model_.alarm_rate_.max())
+        promised = self.promised_rate_
         calibration = self.model_.calibration_
         if promised > alarm_rate:
             warn_user(

@@ -16,7 +16,7 @@ from manyone.alerts.missing import ColumnGaps, find_new_gaps, gap_sentences
 from manyone.alerts.silence import LEVEL, silent_tasks
 from manyone.data.labels import find
 from manyone.files import write_atomically
-from manyone.messages import label_text, plural
+from manyone.messages import label_text
 from manyone.models.resemblance import Resemblance
 from manyone.page.fleet import Drift, FleetReport, Relations, moment
 from manyone.page.fleet_page import fleet_page
@@ -29,7 +29,7 @@ from manyone.tables.incidents import (
     scored_block,
     tasks_of,
 )
-from manyone.tables.sampling import sample_words
+from manyone.tables.summary import looked_for, summary_of
 
 if TYPE_CHECKING:
     from manyone.tables.model import TableModel
@@ -113,7 +113,7 @@ def fleet_report(
         model=model_name,
         table=table_name,
         method=_method(model),
-        rate=float(model.model_.alarm_rate_.max()),
+        rate=model.promised_rate_,
         tasks=tasks_of(model) if findings is None else findings.tasks,
         findings=findings,
         relations=_relations(model),
@@ -228,26 +228,13 @@ def _method(model: TableModel) -> str:
 
 def _facts(model: TableModel) -> tuple[tuple[str, str], ...]:
     """About the model, in words."""
-    calibrated: dict[str, Any] = model.calibrated_
-    kinds = {
-        "any": "strangers (rows of somebody else) and faults (own rows gone wrong)",
-        "strangers": "strangers: rows of somebody or something else",
-        "faults": "faults: a task's own rows gone wrong",
-    }
-    rows = sample_words(len(model.training_.labels), model.n_rows_)
-    when = calibrated["when"][:10]
-    rate = float(model.model_.alarm_rate_.max())
-    forecast = []
-    if model.forward_ is not None:
-        forecast = [("Forecast", model.forward_.sentence(rate))]
+    calibrated = model.calibrated_
+    when = str(calibrated["when"])[:10]
+    thresholds = f"set {when} on {calibrated['rows']:,} {calibrated['on']}"
     return (
-        ("Looks for", kinds[model.anomalies]),
-        ("Method", _method(model)),
-        ("Trained on", f"{rows} rows of {plural(len(model.tasks_), 'task')}"),
-        *_past(model),
-        ("Thresholds", f"set {when} on {calibrated['rows']:,} {calibrated['on']}"),
-        ("Promise", f"at most {rate:.3g} of normal rows raise an alarm"),
-        *forecast,
+        ("looks for", looked_for(model)),
+        *summary_of(model),
+        ("thresholds", thresholds),
     )
 
 
@@ -256,7 +243,7 @@ def _later_rows(model: TableModel) -> list[tuple[str, str, Table]]:
     check = model.forward_
     if check is None:
         return []
-    rate = float(model.model_.alarm_rate_.max())
+    rate = model.promised_rate_
     rows, shares = check.task_shares(rate)
     tested = np.flatnonzero(rows)
     worst = tested[np.argsort(-shares[tested], kind="stable")][:_WORST]
@@ -279,18 +266,6 @@ def _later_rows(model: TableModel) -> list[tuple[str, str, Table]]:
     heads = ("task", "later rows", "would have raised")
     table = Table("Would the promise have held?", heads, tuple(lines))
     return [("Later rows", intro, table)]
-
-
-def _past(model: TableModel) -> list[tuple[str, str]]:
-    """Which columns are compared with their past."""
-    past = model.training_.past
-    if past is None:
-        return []
-    if not model.encoder_.compares_in_time:
-        words = "Rows do not resemble those before: only stuck columns are looked for"
-        return [("Past", words)]
-    words = f"{len(past.names)} columns are also compared with the {past.span} rows"
-    return [("In time", f"{words} before, of the same task")]
 
 
 def _columns(model: TableModel) -> tuple[str, str, Table]:

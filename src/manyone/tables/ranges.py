@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from manyone._types import Array, Codes
+from manyone.data.rows import MISSING
 
 # In tails; one wild training row must not switch the guard off.
 _LEAST_MARGIN = 0.25
@@ -37,9 +38,8 @@ class Ranges(NamedTuple):
 
 def learn_ranges(values: Array, groups: Codes | None = None) -> Ranges:
     """Ranges of columns (n, p), NaN where missing; groups (n,) are left out together."""
-    missing = np.isnan(values)
-    lowest = two_highest(np.where(missing, -np.inf, -values), groups)
-    highest = two_highest(np.where(missing, -np.inf, values), groups)
+    ends = [_three_highest(sign * values, groups) for sign in (-1.0, 1.0)]
+    lowest, highest = (_two_without(MISSING, *end) for end in ends)
     return ranges_between(np.nanmedian(values, axis=0), lowest, highest)
 
 
@@ -59,23 +59,6 @@ def ranges_between(middle: Array, lowest: Array, highest: Array) -> Ranges:
         margin = max(margin, float(gap.max(initial=0.0)))
     margin = min(margin, _MOST_MARGIN)
     return Ranges(ends[0], ends[1], margin * tails[0], margin * tails[1])
-
-
-def two_highest(values: Array, groups: Codes | None = None) -> Array:
-    """Highest value of each column, and highest of all other groups, shape (2, p)."""
-    top = values
-    if groups is not None:
-        top = np.full((groups.max() + 1, values.shape[1]), -np.inf)
-        np.maximum.at(top, groups, values)
-    first, second = top_two(top)
-    # A column with no value in any other group has no other range.
-    return np.stack([first, np.where(np.isneginf(second), first, second)])
-
-
-def top_two(values: Array) -> Array:
-    """The two highest values of each column, shape (2, p); minus infinity where there is none."""
-    values = np.vstack([np.full((2, values.shape[1]), -np.inf), values])
-    return np.partition(values, [-2, -1], axis=0)[:-3:-1]
 
 
 def left_out_margins(values: Array, groups: Codes | None = None) -> Array:
@@ -109,16 +92,23 @@ def left_out_margins(values: Array, groups: Codes | None = None) -> Array:
     return margins
 
 
-def _three_highest(values: Array, groups: Codes) -> tuple[Array, Codes]:
+def _three_highest(values: Array, groups: Codes | None) -> tuple[Array, Codes]:
     """The three highest values of each column, one a group, and their groups, (3, p) each."""
-    top = np.full((max(int(groups.max()) + 1, 3), values.shape[1]), -np.inf)
-    np.fmax.at(top, groups, values)
+    n_groups = len(values) if groups is None else int(groups.max()) + 1
+    top = np.full((max(n_groups, 3), values.shape[1]), -np.inf)
+    if groups is None:
+        top[:n_groups] = np.where(np.isnan(values), -np.inf, values)
+    else:
+        np.fmax.at(top, groups, values)
     order = np.argpartition(-top, [0, 1, 2], axis=0)[:3]
     return np.take_along_axis(top, order, axis=0), order
 
 
 def _two_without(group: int, values: Array, owners: Codes) -> Array:
-    """The two highest values (2, p) of three (3, p), without those of one group."""
+    """The two highest values (2, p) of three (3, p), without those of one group.
+
+    A column with no value in any other group has no other range: one value counts twice.
+    """
     first = np.where(owners[0] == group, values[1], values[0])
     second = np.where(np.isin(owners[:2], [group]).any(axis=0), values[2], values[1])
     return np.stack([first, np.where(np.isneginf(second), first, second)])

@@ -59,14 +59,10 @@ class KeepRows:
     roles : dict
         Names of the columns for ``task``, ``time``, ``outlier`` and ``groups``.
     ignore : list of str
-    most_task_rows, most_rows : int
-        Limits, of each task and of all.
     """
 
     roles: dict[str, list[str]]
     ignore: Sequence[str]
-    most_task_rows: int
-    most_rows: int
 
     def partial(self, block: AnyBlock) -> KeptRows | None:
         """What is kept of one part; None where it has no rows."""
@@ -77,18 +73,14 @@ class KeepRows:
         written = written_columns(frame, rows.columns)
         if isinstance(block, ChainedBlock) and isinstance(block.after, TablePast):
             rows = replace(rows, past=block.after)
-        return KeptRows(self.limited(rows), frozenset(written))
+        return KeptRows(limited(rows), frozenset(written))
 
     def merge(self, first: KeptRows | None, second: KeptRows | None) -> KeptRows | None:
         """What is kept of two parts, of which the second follows the first."""
         if first is None or second is None:
             return second if first is None else first
-        rows = self.limited(first.rows.joined(second.rows))
+        rows = limited(first.rows.joined(second.rows))
         return KeptRows(rows, first.written | second.written)
-
-    def limited(self, rows: TrainingTable) -> TrainingTable:
-        """The rows that the limits allow."""
-        return limited(rows, self.most_task_rows, self.most_rows)
 
 
 def kept_rows(
@@ -114,12 +106,12 @@ def kept_rows(
     TrainingTable
         In the order of the table, or of time where that is known.
     """
-    step = KeepRows(roles, ignore, MOST_TASK_ROWS, MOST_ROWS)
+    step = KeepRows(roles, ignore)
     past = None if span is None else TrainingPast(roles, ignore, span)
     kept: KeptRows | None = _sweep(table, past)(step)
     if kept is None:
         raise ValueError("table has no rows.")
-    rows = drawn_copies(kept.rows, MOST_TASK_ROWS, MOST_ROWS).in_order()
+    rows = sampled(kept.rows)
     return replace(rows, columns=interpreted(rows.columns, sorted(kept.written)))
 
 
@@ -147,8 +139,7 @@ def with_more_rows(rows: TrainingTable, more: TrainingTable) -> TrainingTable:
     rows, more : TrainingTable
         With the same columns.
     """
-    both = limited(rows.joined(more), MOST_TASK_ROWS, MOST_ROWS)
-    return drawn_copies(both, MOST_TASK_ROWS, MOST_ROWS).in_order()
+    return sampled(rows.joined(more))
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,30 +162,27 @@ class FrameBlocks:
 
     def __iter__(self) -> Iterator[Block]:
         """Start again with the first rows."""
-        if len(self) == 1:
-            yield ChainedBlock(self.frame, after=self.after)
-            return
-        for start in range(0, len(self.frame), _BLOCK_ROWS):
-            rows = self.frame[start : start + _BLOCK_ROWS]
+        for k in range(len(self)):
+            rows = self.frame[k * _BLOCK_ROWS : (k + 1) * _BLOCK_ROWS]
             yield ChainedBlock(rows, after=self.after)
 
 
 # ------------------------------------------------------------------------------------- limits
 
 
-def limited(rows: TrainingTable, most_task_rows: int, most_rows: int) -> TrainingTable:
+def sampled(rows: TrainingTable) -> TrainingTable:
+    """The rows that the limits allow, in their order."""
+    return drawn_copies(limited(rows)).in_order()
+
+
+def limited(rows: TrainingTable) -> TrainingTable:
     """Rows of which no task has more than it may.
 
     Of larger tasks the contents of lowest hash are kept, each once, with the number of its
     copies. Rows known to be abnormal count as a task of their own.
-
-    Parameters
-    ----------
-    rows : TrainingTable
-    most_task_rows, most_rows : int
     """
     strata = rows.strata()
-    quota = quota_of(rows.totals[rows.firsts()], most_task_rows, most_rows)
+    quota = quota_of(rows.totals[rows.firsts()])
     is_large = rows.totals > quota
     if not is_large.any():
         return rows
@@ -207,14 +195,13 @@ def limited(rows: TrainingTable, most_task_rows: int, most_rows: int) -> Trainin
     firsts = order[starts]
     copies = rows.copies.copy()
     copies[firsts] = np.add.reduceat(rows.copies[order], starts)
-    chosen = firsts[places_in_runs(strata[firsts]) < quota]
+    places = np.arange(len(firsts)) - np.searchsorted(strata[firsts], strata[firsts])
+    chosen = firsts[places < quota]
     kept = np.sort(np.concatenate([np.flatnonzero(~is_large), chosen]))
     return replace(rows, copies=copies).take(kept)
 
 
-def drawn_copies(
-    rows: TrainingTable, most_task_rows: int, most_rows: int
-) -> TrainingTable:
+def drawn_copies(rows: TrainingTable) -> TrainingTable:
     """Rows in which a content of a large task stands as often as its copies make it.
 
     Of the copies of all contents that were kept, in the order of their hashes, every m-th is
@@ -225,11 +212,9 @@ def drawn_copies(
     ----------
     rows : TrainingTable
         As `limited` returns them.
-    most_task_rows, most_rows : int
-        The same as there.
     """
     strata = rows.strata()
-    quota = quota_of(rows.totals[rows.firsts()], most_task_rows, most_rows)
+    quota = quota_of(rows.totals[rows.firsts()])
     is_large = rows.totals > quota
     times = np.ones(len(strata), dtype=np.intp)
     for stratum in np.unique(strata[is_large]):
@@ -283,20 +268,14 @@ def _warn_of_missed_copies(contents: TrainingTable, is_frequent: Mask) -> None:
         )
 
 
-def quota_of(sizes: Codes, most_task_rows: int, most_rows: int) -> int:
+def quota_of(sizes: Codes) -> int:
     """Most rows of a task, such that tasks of these sizes keep the limit of all rows."""
-    if np.minimum(sizes, most_task_rows).sum() <= most_rows:
-        return most_task_rows
+    if np.minimum(sizes, MOST_TASK_ROWS).sum() <= MOST_ROWS:
+        return MOST_TASK_ROWS
     ascending = np.sort(sizes)
     smaller_rows = np.cumsum(ascending) - ascending
-    shared = (most_rows - smaller_rows) // np.arange(len(ascending), 0, -1)
+    shared = (MOST_ROWS - smaller_rows) // np.arange(len(ascending), 0, -1)
     return max(1, int(shared[np.argmax(shared < ascending)]))
-
-
-def places_in_runs(sorted_numbers: Codes) -> Codes:
-    """Place of each entry among its equals, of numbers in their order."""
-    starts = np.searchsorted(sorted_numbers, sorted_numbers)
-    return np.arange(len(sorted_numbers)) - starts
 
 
 def sample_words(kept: int, total: int) -> str:

@@ -104,7 +104,7 @@ def _findings(store: Store, model: TableModel, stored: Sequence[Line]) -> Findin
         for line in lines
         if line["id"] in places
     ]
-    rate = float(model.model_.alarm_rate_.max())
+    rate = model.promised_rate_
     return Findings(tasks, rows, rate, found=tuple(found))
 
 

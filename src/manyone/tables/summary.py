@@ -1,0 +1,108 @@
+"""What there is to say about a fitted model, line by line: in a terminal and on its page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from manyone.tables.sampling import sample_words
+
+if TYPE_CHECKING:
+    from manyone.tables.model import TableModel
+
+# Dropped columns that are named.
+_MOST_NAMED = 5
+_LOOKS_FOR = {
+    "any": "strangers (rows of somebody else) and faults (own rows gone wrong)",
+    "strangers": "strangers: rows of somebody or something else",
+    "faults": "faults: a task's own rows gone wrong",
+}
+
+
+def summary_of(model: TableModel) -> list[tuple[str, str]]:
+    """What a model was fitted to, how, and what it promises: headings and words."""
+    columns = model.columns_
+    names = columns["name"].tolist()
+    is_used = columns["used"].tolist()
+    notes = [note.removeprefix("dropped: ") for note in columns["note"].tolist()]
+    dropped = [
+        f"{name} ({note})"
+        for name, note, used in zip(names, notes, is_used, strict=True)
+        if not used
+    ]
+    named = "; ".join(dropped[:_MOST_NAMED])
+    if len(dropped) > _MOST_NAMED:
+        named += f" and {len(dropped) - _MOST_NAMED} more"
+    features = columns["features"].sum()
+    return [
+        ("rows", _rows(model)),
+        ("tasks", _tasks(model)),
+        ("columns used", f"{sum(is_used)} of {len(names)}, as {features} numbers"),
+        ("columns dropped", named or "none"),
+        *_methods(model),
+        *_promises(model),
+    ]
+
+
+def looked_for(model: TableModel) -> str:
+    """Which anomalies a model looks for, in words."""
+    return _LOOKS_FOR[model.anomalies]
+
+
+def _rows(model: TableModel) -> str:
+    training = model.training_
+    rows = sample_words(len(training.labels), model.n_rows_)
+    if not training.n_outliers:
+        return rows
+    return (
+        f"{rows}, of which {training.n_outliers:,} are known to be abnormal "
+        f"('{model.outlier}')"
+    )
+
+
+def _tasks(model: TableModel) -> str:
+    names = " and ".join(map(repr, model.task_columns))
+    low = model.task_rows_.min()
+    high = model.task_rows_.max()
+    each = f"{low:,}" if low == high else f"{low:,} to {high:,}"
+    return f"{len(model.tasks_):,} by {names}, {each} rows each"
+
+
+def _methods(model: TableModel) -> Iterator[tuple[str, str]]:
+    """What is compared with its past; method and setting of each view, and why."""
+    past = model.training_.past
+    if past is not None and model.encoder_.compares_in_time:
+        words = f"{len(past.names)} columns, with the {past.span} rows before, of "
+        yield "compared in time", f"{words}their task"
+    elif past is not None:
+        words = "only whether columns get stuck: rows do not resemble those before"
+        yield "compared in time", words
+    choice = model.choice_
+    for k in np.flatnonzero(choice["chosen"] | (choice["method"] == "")).tolist():
+        score = choice["score"][k]
+        auc = f", AUC {score:.3f}" if np.isfinite(score) else ""
+        setting = f" ({choice['setting'][k]})" if choice["setting"][k] else ""
+        method = f"{choice['method'][k]}{setting}: " if choice["method"][k] else ""
+        view = "" if choice["view"][k] == "all" else f" for {choice['view'][k]}"
+        yield f"method{view}", f"{method}{choice['reason'][k]}{auc}"
+
+
+def _promises(model: TableModel) -> Iterator[tuple[str, str]]:
+    """What normal rows raise: those of known tasks, of new ones, and those to come."""
+    rate = model.promised_rate_
+    n_tasks = len(model.tasks_)
+    borrowing = int(model.model_.calibration_.borrows(rate).sum())
+    words = f"{rate:.2%} of normal rows raise an alarm"
+    if borrowing:
+        words += f"; {borrowing:,} of {n_tasks:,} tasks borrow scores of others"
+    yield "promised", words
+    unknown_rate = model.unknown_.rate(model.alarm_rate)
+    if unknown_rate == 0.0:
+        yield "tasks never seen", "their rows raise no alarm: one task is known"
+    elif unknown_rate > rate:
+        words = f"rows beyond those of all {n_tasks:,} known tasks raise an alarm, up "
+        yield "tasks never seen", f"{words}to {unknown_rate:.2%} of normal ones"
+    if model.forward_ is not None:
+        yield "forecast", model.forward_.sentence(rate)
