@@ -265,7 +265,7 @@ def test_a_sampled_model_is_saved_and_reported(sampled, tmp_path):
     fitted.report(tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     kept = len(fitted.training_.labels)
-    assert f"a sample of {kept} of 900 rows" in page
+    assert f"a sample of {kept} of 900" in page
     assert len(fitted.explain(NEW.head(3))) == 9
 
 
