@@ -20,8 +20,9 @@ from manyone.selection.criteria import task_aucs
 class TaskAUC:
     """Scorer for :class:`sklearn.model_selection.GridSearchCV` and friends: mean AUC over tasks.
 
-    The rows of the other tasks in the validation fold are the negatives. The estimator may stand at
-    the end of a pipeline. With metadata routing enabled, the task labels find their own way:
+    The rows of the other tasks in the validation fold are the negatives, so it judges by
+    strangers, not by faults. The estimator may be the last step of a pipeline; a
+    :class:`TableModel` is not scored. With metadata routing enabled, give the labels to `fit`:
 
     >>> import numpy as np, sklearn
     >>> from sklearn.model_selection import GridSearchCV, StratifiedKFold
@@ -104,7 +105,8 @@ def scoring_model(estimator: object) -> Any:
             estimator = estimator.estimator
         else:
             raise ValueError(
-                "TaskAUC scores estimators of manyone, and pipelines and searches around them; "
-                f"got a {type(estimator).__name__}."
+                "TaskAUC scores estimators of manyone that have score_tasks, and pipelines and "
+                f"searches around them; got a {type(estimator).__name__}. With labelled rows, "
+                'give scoring="roc_auc" and 1 (normal) or -1 as y.'
             )
     return estimator

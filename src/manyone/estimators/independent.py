@@ -43,9 +43,9 @@ class IndependentOCKSR(TaskMetricOneClass, Updatable):
 
     .. math:: \min_{f_t} \sum_{i \in t} w_i (f_t(x_i) - r_i)^2 + \alpha \lVert f_t \rVert^2,
 
-    :math:`r_i = 1` for normal rows and 0 for known outliers. A row is abnormal as far as its
-    response is from the mean response of the task. As `alpha` goes to 0 all normal rows are mapped
-    to one point: the null-space projection.
+    :math:`r_i = 1` for normal rows and 0 for known outliers. The score of a row is minus the
+    distance of its response to the mean response of the task. As `alpha` goes to 0, the function
+    maps all normal rows to one point: the null-space projection.
 
     Parameters
     ----------
@@ -68,16 +68,16 @@ class IndependentOCKSR(TaskMetricOneClass, Updatable):
         Ridge. 0 means the smallest one that double precision resolves.
     metric : {"plain", "whitened", "adaptive"}, default="plain"
         ``"whitened"``: :class:`TaskWhitener` first, one metric for all tasks. ``"adaptive"``: one
-        for each task, its column scales and covariance shrunk to what the tasks have in common,
-        which is what helps most where anomalies are faults. Thresholds then come from folds.
+        for each task, its column scales and covariance shrunk to what the tasks have in common.
+        It helps most against faults. Thresholds then come from folds.
     scale_prior, covariance_prior : float or "auto", default="auto"
         Rows that the pooled scales and covariance count for beside a task's own, with
         ``metric="adaptive"``. ``"auto"``: the more, the more alike the tasks are, see
         :class:`TaskWhitener`.
     robust : bool, default=True
-        With ``metric="adaptive"``: training rows far from the others of their task and alone
-        there, as faults among them are, hardly shape the metric, and the model not at all. They
-        count in the alarm rate.
+        With ``metric="adaptive"``: a training row that is alone and far from the others of its
+        task, as a fault is, gets almost no weight in the metric and none in the model. It
+        counts in the alarm rate.
     landmarks : int or None
         Rows that stand for all in every task that has more; smaller tasks stay exact. None: all
         rows do. Rows may then come in blocks, with ``metric="plain"`` or ``"whitened"``.

@@ -27,9 +27,9 @@ class KNFST(MultiTaskOneClass):
 
     .. math:: w^\top S_w w = 0, \qquad w^\top S_t w > 0,
 
-    so that all rows of a task meet in one point, its target. There are T - 1 such directions for
-    T tasks; a single task is set against the origin of feature space, to which rows unlike all
-    others are mapped, and gives one. The score of a row is minus its distance to the target.
+    which map all rows of a task to one point, its target. T tasks have T - 1 such directions. A
+    single task has one, away from the origin of feature space, where rows unlike all others
+    are. The score of a row is minus its distance to the target.
 
     Parameters
     ----------
@@ -92,10 +92,10 @@ class KNFST(MultiTaskOneClass):
 
     Notes
     -----
-    Known outliers are classes of their own: one for each task that has some, one for those of all
-    tasks; in the case of a single task they are to meet in the origin. A null space does not
-    depend on how often a row occurs, so `sample_weight` matters for thresholds only. These come
-    from ten folds inside each task, everything fitted again.
+    Known outliers are classes of their own: one for each task that has some, and one for those of
+    all tasks. With a single task they are mapped to the origin. A null space does not
+    depend on how often a row occurs, so `sample_weight` matters for thresholds only. Thresholds
+    come from ten folds inside each task, with everything fitted again.
 
     Examples
     --------

@@ -38,13 +38,13 @@ from manyone.solvers.ridge import effective_alpha
 class LinearOCKSR(StructuredOneClass):
     r"""One-class kernel spectral regression with a learned linear structure (the paper's OCKSR-L).
 
-    The responses of all tasks are mixed by a matrix B that is learned with them,
+    A matrix B mixes the responses of all tasks, and is learned with them,
 
     .. math:: \min_{A, B} \lVert K A B - R \rVert_F^2 + \alpha \operatorname{tr}(A' K A)
               + \phi \lVert B \rVert_F^2 + \nu \lVert B \rVert_*,
 
     with one-hot responses R, :math:`\phi` = `frobenius` and :math:`\nu` = `nuclear`. Directions of
-    the responses that many rows support get a weaker ridge than others. ``B = I`` would be
+    the responses that many rows share get a weaker ridge than others. With ``B = I`` it is
     :class:`JointOCKSR`.
 
     Parameters
@@ -132,11 +132,11 @@ class LinearOCKSR(StructuredOneClass):
 
     Notes
     -----
-    Thresholds and p-values compare a row with the leave-one-out scores of its task, in closed form
-    with the structure held fixed: B has seen the row that is left out, its T^2 numbers from all
-    rows of all tasks, and the alarm rates measured on digits are those of :class:`JointOCKSR`.
-    Where the penalties leave a task nothing but zero, the model is that of :class:`JointOCKSR`;
-    a single task has nothing to mix, and its model is that of :class:`IndependentOCKSR`.
+    Thresholds and p-values compare a row with the leave-one-out scores of its task, in closed
+    form. These hold the structure fixed, so B was fitted to the row that is left out, too. B has
+    only T^2 numbers from all rows, and on digits the alarm rates are those of
+    :class:`JointOCKSR`. Where the penalties make the function of a task zero, the model is that
+    of :class:`JointOCKSR`. With a single task it is that of :class:`IndependentOCKSR`.
 
     A fit costs one eigendecomposition and O(n T^2) per iteration.
 

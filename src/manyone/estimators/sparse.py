@@ -45,8 +45,8 @@ class SparseOCKSR(TwoLayerModel):
               + \lambda_1 \lVert B \rVert_1 + \lambda_2 \sum_{s,t} \lVert B_{s,t} \rVert_2,
 
     with :math:`\lambda_1` = `l1`, :math:`\lambda_2` = `group` and :math:`B_{s,t}` the coefficients
-    of the rows of task s in the function of task t: a task contributes to another one or not, and
-    with few of its rows.
+    of the rows of task s in the function of task t. So few tasks have a part in the function of
+    another one, each with few of its rows.
 
     Parameters
     ----------

@@ -65,16 +65,16 @@ class SVDD(TaskMetricOneClass):
         Bound on the steps of the solver.
     metric : {"plain", "whitened", "adaptive"}, default="plain"
         ``"whitened"``: :class:`TaskWhitener` first, one metric for all tasks. ``"adaptive"``: one
-        for each task, its column scales and covariance shrunk to what the tasks have in common,
-        which is what helps most where anomalies are faults. Thresholds then come from folds.
+        for each task, its column scales and covariance shrunk to what the tasks have in common.
+        It helps most against faults. Thresholds then come from folds.
     scale_prior, covariance_prior : float or "auto", default="auto"
         Rows that the pooled scales and covariance count for beside a task's own, with
         ``metric="adaptive"``. ``"auto"``: the more, the more alike the tasks are, see
         :class:`TaskWhitener`.
     robust : bool, default=True
-        With ``metric="adaptive"``: training rows far from the others of their task and alone
-        there, as faults among them are, hardly shape the metric, and the model not at all. They
-        count in the alarm rate.
+        With ``metric="adaptive"``: a training row that is alone and far from the others of its
+        task, as a fault is, gets almost no weight in the metric and none in the model. It
+        counts in the alarm rate.
     alarm_rate : float or None, default=0.05
         Share of normal rows that may raise an alarm, on average over tasks. None: no
         thresholds are set.

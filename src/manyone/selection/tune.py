@@ -61,33 +61,35 @@ def tune(
 ) -> E:
     """Fit the best setting of a grid, chosen on the training rows alone.
 
-    Each candidate is judged by the mean over tasks of the area under the ROC curve with the rows of
-    a task as positives and all other rows as negatives, none of them scored by a model that has
-    seen it: by closed forms, where one eigendecomposition serves all ridges, or by folds. The
-    metric is chosen by folds with everything refitted inside and must win by more than one standard
-    error; with fewer than eight tasks judged it stays plain, unless the grid asks (and there are
-    four). Under another metric than plain there are no closed forms: without a grid, folds then
-    judge one parameter at a time. Methods that learn a structure get kernel, width, ridge and
-    metric as :class:`JointOCKSR` would; then strengths of their own are judged by folds, and
-    without a grid the estimator's value stays unless another is better by more than one standard
-    error.
+    A candidate is judged by the area under the ROC curve, mean over tasks: rows of the task are
+    positives, and rows of other tasks, or faults, are negatives (`criterion`). No row is scored
+    by a model that was fitted to it. Closed forms give such scores, with one eigendecomposition
+    for all ridges; where there are none, folds do.
+
+    The metric is chosen by folds with everything refitted inside, and must win by more than one
+    standard error. With fewer than eight tasks it stays plain, unless the grid asks (and there
+    are four). Other metrics than plain have no closed forms: without a grid, folds then judge one
+    parameter at a time. Methods that learn a structure get kernel, width, ridge and metric as
+    :class:`JointOCKSR` would. Then folds judge their own strengths. Without a grid the
+    estimator's value stays unless another is better by more than one standard error.
 
     Parameters
     ----------
     estimator : estimator of this package, or a pipeline that ends in one
         Gives the values of what is not in the grid. It is not changed. Transformers of a pipeline
-        are fitted once, to all rows: leave supervised ones to folds of your own.
+        are fitted once, to all rows: use folds of your own for transformers that learn from labels.
     X, y, task, outlier, sample_weight, groups
         As in `fit`; rows of a group are judged by models that have seen none of them.
     criterion : {"unseen", "seen", "faults"}
         What anomalies are. ``"seen"``: rows of other tasks, left out one at a time, so their kind
         is known to the model. ``"unseen"``: rows of other tasks, left out with their whole task,
         which estimates performance on kinds never seen. ``"faults"``: rows of the task itself gone
-        wrong, made from rows left out in three folds (one column moved by four standard
-        deviations; a third of the columns with the deviations of another row; rows that stand apart
-        in their task are not judged by, they may be faults themselves). A setting then replaces the
-        preferred one, an adaptive metric (where the method has it) with a wide Laplacian kernel,
-        only if it is better at every kind of fault by three standard errors.
+        wrong, made from rows left out in three folds. One kind moves one column by four standard
+        deviations; the other gives a third of the columns the deviations of another row. Rows far
+        from the others of their task are not used: they may be faults themselves. The preferred
+        setting is an adaptive metric (where the method has it) with a wide Laplacian kernel.
+        Another one replaces it only if it is better at every kind of fault by three standard
+        errors.
     grid : mapping of parameter name to values, or None
         Any of ``kernel, gamma, width, degree, coef0, alpha, metric`` and the strengths of the
         method; None is what the method declares (``estimator.can``). Parameters not in the grid
@@ -97,8 +99,8 @@ def tune(
         the final fit is to all rows. None is all; ``"auto"`` at least 1,000, more where the grid
         is short.
     calibrate : bool, default=True
-        False leaves the model without thresholds, which may cost more than the fit itself: it can
-        score, and raises alarms once its ``calibrate`` has been given held-out normal rows.
+        False sets no thresholds, which may take longer than the fit itself. The model can then
+        score rows. It raises alarms after you give held-out normal rows to its ``calibrate``.
     random_state : int, RandomState or None
         Of the faults that are made; None always makes the same.
 
