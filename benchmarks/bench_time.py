@@ -428,7 +428,7 @@ def kills(number: int = 200) -> None:
 def watch_rows(name: str, writes: int) -> None:
     """The command in this process, killed when it has written so often."""
     from manyone.cli import main as cli
-    from manyone.cli import watch as command
+    from manyone.cli import watching as command
     from manyone.watch.store import Store
 
     commit = Store.commit

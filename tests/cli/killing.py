@@ -17,7 +17,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 import manyone.alerts.evidence
-import manyone.cli.watch
+import manyone.cli.watching
 import manyone.tables.explain
 import manyone.tables.incidents
 import manyone.watch.incidents
@@ -44,7 +44,7 @@ def start(name):
         return child
     for stream in (1, 2):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
-    manyone.cli.watch._BATCH = BATCH
+    manyone.cli.watching._BATCH = BATCH
     os._exit(main(watch(name)))
 
 

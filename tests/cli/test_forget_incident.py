@@ -59,7 +59,8 @@ def test_learning_again_from_all_rows_changes_nothing(here):
     watch(stream(), "s")
     model = manyone.load("fleet.manyone")
     found = query(
-        "SELECT code, score FROM judged_row WHERE code IN (1, 2) ORDER BY number"
+        "SELECT CASE task WHEN 'pump 1' THEN 1 ELSE 2 END, score FROM judged_row "
+        "WHERE task IN ('pump 1', 'pump 2') ORDER BY number"
     )
     rows = np.zeros(len(found), dtype=ROW)
     rows["task"] = [code for code, _ in found]

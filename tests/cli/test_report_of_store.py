@@ -8,6 +8,7 @@ import pytest
 
 import manyone
 from manyone.cli import main
+from manyone.watch.incidents import incidents_of
 from manyone.watch.record import report_of_store
 from manyone.watch.store import read_store
 from streams import WATCH, broken, calm_rows, query
@@ -34,7 +35,7 @@ def test_the_page_shows_what_the_store_holds(here):
     report = report_of_store(here / "s", model, "fleet.manyone")
     rows = report.findings.rows
     with read_store(here / "s") as store:
-        lines = store.incidents(1000)
+        lines = incidents_of(store, 1000)
     shown = [(rows.ids[min(i.alarms)], i.by_chance) for i in report.findings.incidents]
     assert shown == [(line["id"], line["by_chance"]) for line in lines]
     counts = [(len(i.alarms), i.rows, i.worst_row) for i in report.findings.incidents]
@@ -99,7 +100,7 @@ def test_tasks_never_seen_are_on_the_page(here):
     assert "pump 99" in (here / "page.html").read_text()
 
 
-@pytest.mark.parametrize("change", ["reasons = '{'", "incident = 'x'", "code = 40"])
+@pytest.mark.parametrize("change", ["reasons = '{'", "incident = 'x'", "task = 'x'"])
 def test_a_forged_store_is_one_line(here, change, capsys):
     watched(here)
     with closing(sqlite3.connect("s")) as connection, connection:

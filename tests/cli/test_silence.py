@@ -82,7 +82,7 @@ def test_gaps_do_not_depend_on_batches(here, capsys, monkeypatch, cut):
     watch(table, capsys)
     wanted = query("SELECT task, hex(gaps) FROM arrival ORDER BY task")
     assert len(wanted) == 6
-    monkeypatch.setattr("manyone.cli.watch._BATCH", cut)
+    monkeypatch.setattr("manyone.cli.watching._BATCH", cut)
     watch(table, capsys, "--state", "t")
     assert query("SELECT task, hex(gaps) FROM arrival ORDER BY task", "t") == wanted
 

@@ -365,7 +365,7 @@ def test_an_output_that_a_kill_cut_off_is_completed(here, monkeypatch, written):
     """The store knows of rows that the file has in part."""
     from manyone.watch.score_copy import ScoreCopy
 
-    monkeypatch.setattr("manyone.cli.watch._BATCH", 40)
+    monkeypatch.setattr("manyone.cli.watching._BATCH", 40)
     assert main([*WATCH[:4], "t", "--out", "wanted.csv"]) == 0
     wanted = (here / "wanted.csv").read_bytes()
     catch_up = ScoreCopy.catch_up
@@ -412,7 +412,7 @@ def test_a_second_writer_is_refused_and_readers_are_not(here, refused, monkeypat
 def test_a_writer_that_slips_in_is_noticed(here, monkeypatch, capsys):
     from manyone.watch.store import Store
 
-    monkeypatch.setattr("manyone.cli.watch._BATCH", 60)
+    monkeypatch.setattr("manyone.cli.watching._BATCH", 60)
     version = Store._data_version
     looks = []
 
@@ -432,7 +432,7 @@ def test_a_writer_that_slips_in_is_noticed(here, monkeypatch, capsys):
 def test_a_full_disk_is_one_line_and_nothing_is_lost(here, monkeypatch, capsys):
     from manyone.watch.store import Store
 
-    monkeypatch.setattr("manyone.cli.watch._BATCH", 60)
+    monkeypatch.setattr("manyone.cli.watching._BATCH", 60)
     assert main([*WATCH[:4], "t", "--out", "wanted.csv"]) == 0
     add_rows = Store.add_rows
     batches = []
@@ -489,7 +489,7 @@ def test_damaged_stores_are_one_line(here, capsys):
         'UPDATE file SET form = \'{"styles": 1, "nothing": 2}\'',
         "UPDATE file SET rows = 'many'",
         "UPDATE output SET columns = '{'",
-        "UPDATE judged_row SET code = 99 WHERE number = 1",
+        "UPDATE judged_row SET p_value = 'low' WHERE number = 1",
         "UPDATE judged_row SET score = 'low' WHERE number = 1",
         "PRAGMA user_version = 9",
     ],

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from manyone.cli import main
-from manyone.watch.incidents import HORIZON, _starts
+from manyone.watch.stretches import HORIZON, starts_of
 from streams import WATCH, broken, calm_rows, query
 
 KEPT = "id, stretch, task, [column], alarms, rows, [begin], [end], worst_row, reason"
@@ -22,7 +22,7 @@ def test_incidents_do_not_depend_on_batches(here, monkeypatch, cut):
     assert main([*WATCH, *args]) == 0
     wanted = query(f"SELECT {KEPT} FROM incident ORDER BY id")
     assert any(line[4] > 5 for line in wanted)
-    monkeypatch.setattr("manyone.cli.watch._BATCH", cut)
+    monkeypatch.setattr("manyone.cli.watching._BATCH", cut)
     table[: len(table) // 3].write_csv("part.csv")
     for number in (1, 2, 3):
         table[: number * len(table) // 3].write_csv("part.csv")
@@ -95,7 +95,7 @@ def test_without_times_incidents_begin_and_end_with_row_numbers(here):
 
 
 def test_a_fault_that_does_not_end_is_told_again(here, monkeypatch):
-    monkeypatch.setattr("manyone.watch.incidents.HORIZON", 30)
+    monkeypatch.setattr("manyone.watch.stretches.HORIZON", 30)
     pl.concat([calm_rows(), broken(calm_rows(4))]).write_csv("today.csv")
     assert main(WATCH) == 0
     incidents = query(
@@ -109,9 +109,9 @@ def test_a_fault_that_does_not_end_is_told_again(here, monkeypatch):
 
 
 def test_stretches_begin_after_a_calm_or_when_they_are_long():
-    assert _starts(np.array([0, 10, 20, 31, 41]), 10.0) == [0, 3]
+    assert starts_of(np.array([0, 10, 20, 31, 41]), 10.0) == [0, 3]
     every_row = np.arange(3 * HORIZON)
-    assert _starts(every_row, 10.0) == [0, HORIZON, 2 * HORIZON]
+    assert starts_of(every_row, 10.0) == [0, HORIZON, 2 * HORIZON]
 
 
 def test_rows_called_normal_do_not_make_further_incidents(here, capsys):

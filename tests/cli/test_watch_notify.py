@@ -105,7 +105,7 @@ def test_a_receiver_that_hangs_delays_no_row(here, receiver, monkeypatch):
     """All rows are judged and saved while the first message hangs."""
     patience(monkeypatch, 1.0)
     monkeypatch.setattr(notify, "TIMEOUT", 4.0)
-    monkeypatch.setattr("manyone.cli.watch._BATCH", 20)
+    monkeypatch.setattr("manyone.cli.watching._BATCH", 20)
     receiver.behaviour = lambda n: "hang"
     in_time(pl.concat([faults("pump 2"), calm_rows(3)])).write_csv("today.csv")
     saved = []

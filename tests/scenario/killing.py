@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import polars as pl
 
 import fleet_days as fleet
-import manyone.cli.watch
+import manyone.cli.watching
 import manyone.tables.explain
 import manyone.watch.outbox
 import manyone.watch.refit
@@ -75,7 +75,7 @@ def start(args):
     log = os.open("log.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     for stream in (1, 2):
         os.dup2(log, stream)
-    manyone.cli.watch._BATCH = BATCH
+    manyone.cli.watching._BATCH = BATCH
     os._exit(main(args))
 
 

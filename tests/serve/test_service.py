@@ -17,6 +17,7 @@ from fleets import machine_tables
 from manyone import TableModel, save
 from manyone.cli import main
 from manyone.serve import body, make_app
+from manyone.watch.incidents import incidents_of
 from manyone.watch.store import open_store
 
 
@@ -164,7 +165,7 @@ def test_the_store_of_watch_is_shown_while_it_is_written(fleet, tmp_path, monkey
     assert main(["watch", "fleet.manyone", "today.csv", "--state", "s"]) == 0
     with open_store(tmp_path / "s") as store:
         incidents = client.get("/incidents").json()
-        assert incidents and incidents == store.incidents(100)
+        assert incidents and incidents == incidents_of(store, 100)
         assert {"id", "task", "by_chance", "stands_out", "reason"} <= incidents[
             0
         ].keys()

@@ -9,8 +9,10 @@ import pytest
 
 from manyone import TableModel, load, save
 from manyone.cli import main
+from manyone.watch.answers import Answer, add_answers, use_answers
+from manyone.watch.incidents import incidents_of
 from manyone.watch.refit import KeptRows, _judged, challenge, kept_rows_of, latest_day
-from manyone.watch.store import Answer, open_store, read_store
+from manyone.watch.store import open_store, read_store
 from manyone.watch.versions import complete, replace_model
 
 TASKS = [f"m{k}" for k in range(6)]
@@ -174,15 +176,17 @@ def test_incidents_and_faults_are_not_learned_and_other_alarms_are(watched, cham
         alarms = store.query("SELECT number - 1 AS row, incident FROM judged_row "
                              "WHERE alarm = 1")  # fmt: skip
         outstanding = {
-            line["id"] for line in store.incidents(100) if line["stands_out"]
+            line["id"] for line in incidents_of(store, 100) if line["stands_out"]
         }
         others = [a["row"] for a in alarms if a["incident"] not in outstanding]
         assert outstanding and others
         assert not found.is_normal[is_fault].any() and found.is_normal[others].all()
         monitor = store.monitor(champion, None)
         row = int(np.flatnonzero(is_fault)[0])
-        store.add_answers([Answer(str(row), "normal"), Answer(str(others[0]), "fault")])
-        store.use_answers(monitor)
+        add_answers(
+            store, [Answer(str(row), "normal"), Answer(str(others[0]), "fault")]
+        )
+        use_answers(store, monitor)
         found = kept_rows_of(store, champion)
         assert found.is_normal[row] and not found.is_normal[others[0]]
         assert found.is_fault.sum() == 1
@@ -212,8 +216,8 @@ def test_answers_to_rows_before_a_refit_are_kept_and_move_nothing(watched, champ
         window = monitor.state.window.copy()
         assert monitor.state.rows.sum() == 0 and (monitor.state.flagged == -1).all()
         alarm = store.query("SELECT id FROM judged_row WHERE alarm = 1")[0]["id"]
-        store.add_answers([Answer(alarm, "fault")])
-        assert store.use_answers(monitor) == 1
+        add_answers(store, [Answer(alarm, "fault")])
+        assert use_answers(store, monitor) == 1
         assert np.array_equal(monitor.state.level, level)
         assert np.array_equal(monitor.state.window, window, equal_nan=True)
         after = store.query("SELECT id, answer FROM judged_row ORDER BY number")

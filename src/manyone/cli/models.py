@@ -198,6 +198,18 @@ def chosen_columns(
     return names
 
 
+def refuse_gaps(
+    name: str, table: pl.DataFrame, source: Source, first_row: int = 0
+) -> None:
+    """Refuse a column with empty fields."""
+    gaps = table[name].is_null().arg_true()
+    if len(gaps):
+        raise InputError(
+            f"{source}: row {first_row + gaps[0]} has no value in the column {name}. "
+            "Fill it in."
+        )
+
+
 def _one_column(columns: Sequence[str]) -> str:
     """What to do about a text file that was not cut into columns."""
     if len(columns) > 1:

@@ -34,8 +34,9 @@ import typer
 from manyone.cli.common import STANDS_OUT, InputError, examples, needs, working
 from manyone.cli.config import read_config
 from manyone.cli.models import about, load_model
+from manyone.cli.notify import channel_of, warn_of_messages
 from manyone.cli.score import report
-from manyone.cli.watch import channel_of, warn_of_messages, watch
+from manyone.cli.watch import watch
 from manyone.files import locked
 from manyone.messages import warn_user
 from manyone.tablefiles import stamp_of
@@ -180,12 +181,12 @@ class _Due:
 
     def _notify(self) -> None:
         """Send the messages that wait."""
-        from manyone.watch.outbox import deliver
+        from manyone.watch.outbox import Outbox, deliver
         from manyone.watch.store import open_store
 
         with open_store(self._state) as store:
             deliver(store, channel_of(self._settings["notify"]["url"]))
-            unsent = store.outbox.unsent()
+            unsent = Outbox(store).unsent()
         warn_of_messages(unsent)
 
     def _is_due(self, store: Store, note: str, every_days: float) -> float | None:

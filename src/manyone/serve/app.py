@@ -21,7 +21,9 @@ from manyone import __version__
 from manyone.alerts.metrics import Metric, prometheus_text
 from manyone.serve.body import MOST_BYTES, RequestError, rows_of_body
 from manyone.tables import TableModel
-from manyone.watch.store import StoreError, metrics_of, read_store
+from manyone.watch.database import StoreError
+from manyone.watch.incidents import incidents_of
+from manyone.watch.store import read_store
 
 _PROMETHEUS = "text/plain; version=0.0.4"
 _MOST_REASONS = 20
@@ -98,7 +100,7 @@ class _Service:
         if self._state is None:
             raise RequestError(404, _NO_STATE)
         with read_store(self._state) as store:
-            return store.incidents(most)
+            return incidents_of(store, most)
 
     def health(self) -> dict[str, object]:
         """What is served."""
@@ -116,7 +118,7 @@ class _Service:
             metrics = self.served.metrics()
         if self._state is not None:
             with read_store(self._state) as store:
-                metrics += metrics_of(store.totals())
+                metrics += store.totals().metrics()
         return prometheus_text(metrics)
 
 

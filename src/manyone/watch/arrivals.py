@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from manyone._types import Array
 from manyone.alerts.silence import REMEMBERED, gap_pvalues, gap_table
+from manyone.watch.database import sound
 from manyone.watch.store import Store
 
 
@@ -45,7 +47,12 @@ class Arrivals:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._latest = store.latest_moments()
+        # When each task was seen last, as a number.
+        self._latest: dict[str, float] = dict(
+            store.execute(
+                "SELECT name, latest_moment FROM task WHERE latest_moment IS NOT NULL"
+            )
+        )
 
     def add(self, tasks: Sequence[str | None], moments: Array) -> list[int]:
         """Take the next rows, with the names of their tasks and their times as numbers.
@@ -58,7 +65,7 @@ class Arrivals:
         late = []
         gaps: dict[str, list[float]] = {}
         for row, (task, moment) in enumerate(zip(tasks, moments.tolist(), strict=True)):
-            if task is None or moment != moment:  # no task, no time
+            if task is None or np.isnan(moment):
                 continue
             before = self._latest.setdefault(task, moment)
             if moment < before:
@@ -66,14 +73,31 @@ class Arrivals:
             elif moment > before:
                 gaps.setdefault(task, []).append(moment - before)
                 self._latest[task] = moment
-        stored = self._store.gaps(list(gaps))
-        self._store.set_gaps(
-            {
-                task: np.append(stored.get(task, np.empty(0)), new)[-REMEMBERED:]
-                for task, new in gaps.items()
-            }
+        stored = self._gaps(list(gaps))
+        lines = []
+        for task, new in gaps.items():
+            last = np.append(stored.get(task, np.empty(0)), new)[-REMEMBERED:]
+            lines.append((task, last.astype("<f4").tobytes()))
+        # Who has sent rows is not silent.
+        self._store.execute_many(
+            "INSERT INTO arrival (task, gaps) VALUES (?, ?) ON CONFLICT (task) "
+            "DO UPDATE SET gaps = excluded.gaps, silent = NULL",
+            lines,
         )
         return late
+
+    def _gaps(self, tasks: Sequence[str]) -> dict[str, Array]:
+        """The last gaps between rows of some tasks."""
+        lines = self._store.execute(
+            "SELECT task, gaps FROM arrival "
+            "WHERE task IN (SELECT value FROM json_each(?))",
+            [json.dumps(tasks)],
+        )
+        with sound(self._store.path):
+            return {
+                task: np.frombuffer(gaps, dtype="<f4").astype(float)
+                for task, gaps in lines
+            }
 
     @property
     def now(self) -> float:
@@ -86,21 +110,31 @@ class Arrivals:
         Now is the time of the latest row of all tasks: who reads old tables is not told
         that everything is silent.
         """
-        by_task = self._store.gaps()
-        tasks = [task for task in by_task if task in self._latest]
-        if not tasks:
+        by_task = self._gaps(list(self._latest))
+        if not by_task:
             return []
-        latest = np.array([self._latest[task] for task in tasks])
-        current = self.now - latest
-        p = gap_pvalues(gap_table([by_task[task] for task in tasks]), current, level)
-        found = {
-            tasks[k]: (float(p[k]), float(current[k]))
-            for k in np.flatnonzero(p <= level).tolist()
-        }
-        before = self._store.set_silent({task: p for task, (p, _) in found.items()})
-        times = self._store.latest_times(list(found))
+        latest = np.array([self._latest[task] for task in by_task])
+        gap = self.now - latest
+        p = gap_pvalues(gap_table([*by_task.values()]), gap, level)
+        tasks = self._store.query(
+            "SELECT name, coalesce(latest, '') AS latest, silent FROM task "
+            "JOIN arrival ON arrival.task = name"
+        )
+        before = {line["name"]: line for line in tasks}
         silent = [
-            Silent(task, times[task], gap, p, task not in before)
-            for task, (p, gap) in found.items()
+            Silent(
+                task,
+                before[task]["latest"],
+                float(gap[k]),
+                float(p[k]),
+                before[task]["silent"] is None,
+            )
+            for k, task in enumerate(by_task)
+            if p[k] <= level
         ]
+        self._store.execute("UPDATE arrival SET silent = NULL WHERE silent IS NOT NULL")
+        self._store.execute_many(
+            "UPDATE arrival SET silent = ? WHERE task = ?",
+            [(one.p_value, one.task) for one in silent],
+        )
         return sorted(silent, key=lambda one: (one.p_value, -one.gap, one.task))

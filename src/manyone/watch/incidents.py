@@ -1,123 +1,40 @@
-"""Incidents of a stream: alarms of a task that follow each other closely.
+"""Incidents of a stream: found batch by batch, and kept in the store.
 
-A *stretch* begins with an alarm of a task. It ends where the task is calm for longer than
-an incident may be (`manyone.alerts.incidents.longest_calm`), or after `HORIZON` rows of the
-task. Within a stretch alarms are grouped, and judged, by the same computation as in a table.
-
-Which alarms are one incident follows from the rows of their task: it does not matter how
-the stream is cut into batches. Chance has to explain the stretch among the
-last `HORIZON` rows of the task, though only the rows of the stretch are evidence. So a fleet
-without faults shows an incident that stands out at most once while each task sends
-`HORIZON / STANDS_OUT` rows. An incident has the id of its first alarm, which stays whatever
-joins it.
+Alarms of a task that follow each other closely are a stretch (`manyone.watch.stretches`). The
+store keeps the rows of stretches that may go on. An incident has the id of its first alarm,
+which stays whatever joins it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from manyone._types import Array, Codes, Labels
-from manyone.alerts.evidence import STANDS_OUT
-from manyone.alerts.incidents import Incident, Past, find_incidents, longest_calm
-from manyone.alerts.values import Rows, Tasks
+from manyone._types import Array
+from manyone.alerts.incidents import longest_calm
+from manyone.tables import TableModel
 from manyone.tables.incidents import ScoredBlock, rank_pvalues, tasks_of
+from manyone.watch.database import sound
 from manyone.watch.model import resolved
 from manyone.watch.state import MonitorState
-
-if TYPE_CHECKING:
-    from manyone.tables import TableModel
-    from manyone.watch.store import Store
-
-#: Rows of a task that a stretch has at most, and among which chance has to explain it.
-HORIZON = 200
-#: A row as incidents need it.
-STREAM_ROW = np.dtype(
-    [
-        ("number", np.int64),  # in the stream, from 1 on
-        ("place", np.int64),  # among the rows of its task, from 0 on
-        ("depth", np.float64),  # below the threshold, in units of the task's scores
-        ("rank_p", np.float64),
-        ("depth_p", np.float64),
-        ("alarm", np.bool_),  # that counts: not muted
-        ("leading", np.object_),
-        ("reason", np.object_),
-    ]
+from manyone.watch.store import Line, Store, now_text
+from manyone.watch.stretches import (
+    HORIZON,
+    STREAM_ROW,
+    StreamIncident,
+    StreamRows,
+    Stretch,
+    find_in_stretches,
+    starts_of,
 )
-StreamRows = Labels  # structured, of dtype STREAM_ROW
 
-
-@dataclass(frozen=True, eq=False)
-class Stretch:
-    """A stretch of a task.
-
-    Attributes
-    ----------
-    task : str
-    code : int
-        Number of the task in the model, -1 for one never seen.
-    rows : ndarray of STREAM_ROW
-        From its first alarm to its last.
-    tasks : int
-        Tasks that the stream has had by then.
-    """
-
-    task: str
-    code: int
-    rows: StreamRows
-    tasks: int
-
-    @property
-    def number(self) -> int:
-        """Number of its first row."""
-        return int(self.rows["number"][0])
-
-
-@dataclass(frozen=True)
-class StreamIncident:
-    """An incident of a stream; rows by their numbers in it.
-
-    Attributes
-    ----------
-    stretch : int
-        Number of its stretch.
-    task, column : str
-    alarms : tuple of int
-        In the order of time.
-    rows : int
-        Of the task, among which chance has to explain it.
-    by_chance : float
-    worst : int
-    reason : str
-    """
-
-    stretch: int
-    task: str
-    column: str
-    alarms: tuple[int, ...]
-    rows: int
-    by_chance: float
-    worst: int
-    reason: str
-
-    @property
-    def stands_out(self) -> bool:
-        """Whether chance does not explain it."""
-        return self.by_chance < STANDS_OUT
-
-
-def _lowest_confirmed(state: MonitorState) -> Array:
-    """Lowest score of each task that a person has called normal, or infinity.
-
-    Its shape is (T + 1,): the last one stands for tasks never seen.
-    """
-    confirmed = state.confirmed & ~np.isnan(state.window)
-    lowest = np.where(confirmed, state.window, np.inf).min(axis=1)
-    return np.append(lowest, np.inf)
+# Ids of rows whose numbers are given in JSON.
+_IDS_OF_ROWS = (
+    "SELECT id FROM judged_row WHERE number IN (SELECT value FROM json_each(:numbers))"
+)
 
 
 class IncidentFinder:
@@ -135,9 +52,9 @@ class IncidentFinder:
         self._tasks = tasks_of(model, ["never seen"])
         self._rate = float(model.model_._check_calibrated())
         self._calm = longest_calm(self._rate)
-        seen = store.tasks_seen()
-        self._counts = {name: count for name, count, _ in seen}
-        self._first_rows = sorted(first for _, _, first in seen)
+        seen = store.query("SELECT name, rows, first_row FROM task")
+        self._counts = {line["name"]: line["rows"] for line in seen}
+        self._first_rows = sorted(line["first_row"] for line in seen)
 
     def add(
         self,
@@ -177,7 +94,7 @@ class IncidentFinder:
             self._counts[name] = count + len(members)
         self._first_rows.sort()
         joined: list[Stretch] = []
-        open_before = self._store.open_rows(list(by_task))
+        open_before = self._open_rows(list(by_task))
         for name, members in by_task.items():
             before = open_before.get(name, rows[:0])
             new = rows[members]
@@ -185,7 +102,7 @@ class IncidentFinder:
                 code = int(block.answers.codes[members[0]])
                 joined += self._follow(name, code, before, new)
         incidents = find_in_stretches(self._tasks, joined, self._rate)
-        self._store.set_incidents([stretch.number for stretch in joined], incidents)
+        self._keep_incidents(joined, incidents)
         return incidents
 
     def _as_rows(self, state: MonitorState, block: ScoredBlock) -> StreamRows:
@@ -227,9 +144,9 @@ class IncidentFinder:
         rows = np.concatenate([before, new])
         alarms = np.flatnonzero(rows["alarm"])
         if len(alarms) == 0:  # all that there were have been called normal
-            self._store.keep_open_rows(name, rows[:0], new)
+            self._keep_open_rows(name, rows[:0], new)
             return []
-        starts = _starts(rows["place"][alarms], self._calm)
+        starts = starts_of(rows["place"][alarms], self._calm)
         joined = []
         for start, end in pairwise([*starts, len(alarms)]):
             last = int(alarms[end - 1])
@@ -244,73 +161,133 @@ class IncidentFinder:
             and next_place - rows["place"][begin] < HORIZON
         )
         open_rows = rows[begin:] if goes_on else rows[:0]
-        self._store.keep_open_rows(name, open_rows, new)
+        self._keep_open_rows(name, open_rows, new)
         return joined
 
+    # ------------------------------------------------------------------------ in the store
 
-def _starts(places: Codes, calm: float) -> list[int]:
-    """Which alarms, given by their places in their task, begin a stretch."""
-    starts = [0]
-    for alarm, (before, place) in enumerate(pairwise(places.tolist()), start=1):
-        if place - before > calm or place - places[starts[-1]] >= HORIZON:
-            starts.append(alarm)
-    return starts
+    def _open_rows(self, tasks: Sequence[str]) -> dict[str, StreamRows]:
+        """Rows of stretches that may go on, of some tasks, in their order."""
+        names = ", ".join(STREAM_ROW.names or ())
+        cursor = self._store.execute(
+            f"SELECT task, {names} FROM open_row "
+            "WHERE task IN (SELECT value FROM json_each(?)) ORDER BY task, number",
+            [json.dumps(tasks)],
+        )
+        by_task: dict[str, list[tuple[object, ...]]] = {}
+        for task, *values in cursor:
+            by_task.setdefault(task, []).append(tuple(values))
+        with sound(self._store.path):
+            return {
+                task: np.array(rows, dtype=STREAM_ROW) for task, rows in by_task.items()
+            }
+
+    def _keep_open_rows(self, task: str, rows: StreamRows, new: StreamRows) -> None:
+        """Keep the rows of a stretch that may go on, of which some are new, and no other."""
+        first = int(rows["number"][0]) if len(rows) else int(new["number"][-1]) + 1
+        self._store.execute(
+            "DELETE FROM open_row WHERE task = ? AND number < ?", [task, first]
+        )
+        fresh = rows[rows["number"] >= new["number"][0]]
+        self._store.execute_many(
+            "INSERT INTO open_row VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            ((task, *values) for values in fresh.tolist()),
+        )
+
+    def _keep_incidents(
+        self, stretches: Sequence[Stretch], incidents: Sequence[StreamIncident]
+    ) -> None:
+        """Keep the incidents of some stretches instead of those that they had.
+
+        What stood out once stands out: more alarms explain away none before them.
+        """
+        store = self._store
+        stretch_numbers = [stretch.number for stretch in stretches]
+        first_alarms = [incident.alarms[0] for incident in incidents]
+        store.execute(
+            "DELETE FROM incident WHERE stretch IN (SELECT value FROM json_each(:stretches)) "
+            f"AND id NOT IN ({_IDS_OF_ROWS})",
+            {
+                "stretches": json.dumps(stretch_numbers),
+                "numbers": json.dumps(first_alarms),
+            },
+        )
+        when = "(SELECT coalesce(time, number - 1) FROM judged_row WHERE number = "
+        store.execute_many(
+            "INSERT INTO incident VALUES ("
+            "(SELECT id FROM judged_row WHERE number = :first), :stretch, :task, "
+            f":column, :alarms, :rows, {when} :first), {when} :last), :by_chance, "
+            ":stands_out, (SELECT id FROM judged_row WHERE number = :worst), :reason, "
+            ":now, :now) "
+            'ON CONFLICT (id) DO UPDATE SET "column" = excluded."column", '
+            "alarms = excluded.alarms, rows = excluded.rows, "
+            '"end" = excluded."end", by_chance = min(by_chance, excluded.by_chance), '
+            "stands_out = max(stands_out, excluded.stands_out), "
+            "worst_row = excluded.worst_row, "
+            "reason = excluded.reason, changed = excluded.changed",
+            [
+                {
+                    "first": incident.alarms[0],
+                    "stretch": incident.stretch,
+                    "task": incident.task,
+                    "column": incident.column,
+                    "alarms": len(incident.alarms),
+                    "rows": incident.rows,
+                    "last": incident.alarms[-1],
+                    "by_chance": incident.by_chance,
+                    "stands_out": incident.stands_out,
+                    "worst": incident.worst,
+                    "reason": incident.reason,
+                    "now": now_text(),
+                }
+                for incident in incidents
+            ],
+        )
+        store.execute_many(
+            "UPDATE judged_row SET incident = "
+            "(SELECT id FROM judged_row WHERE number = ?) WHERE number = ?",
+            (
+                (incident.alarms[0], number)
+                for incident in incidents
+                for number in incident.alarms
+            ),
+        )
 
 
-def find_in_stretches(
-    tasks: Tasks, stretches: Sequence[Stretch], rate: float
-) -> list[StreamIncident]:
-    """Incidents within stretches, most telling first.
+def incidents_of(
+    store: Store, most: int, first_alarms: Sequence[int] | None = None
+) -> list[Line]:
+    """Incidents as dashboards see them, the least likely by chance first.
 
     Parameters
     ----------
-    tasks : Tasks
-        Of the model; the last one stands for tasks never seen.
-    stretches : sequence of Stretch
-    rate : float
-        Promised share of alarms among normal rows.
+    store : Store
+    most : int
+    first_alarms : sequence of int or None
+        Numbers of rows: only incidents that begin with one of them.
     """
-    if len(stretches) == 0:
-        return []
-    rows = np.concatenate([stretch.rows for stretch in stretches])
-    lengths = np.array([len(stretch.rows) for stretch in stretches])
-    ends = np.array([stretch.rows["place"][-1] + 1 for stretch in stretches])
-    past = Past(
-        rows=np.minimum(ends, HORIZON) - lengths,
-        tasks=np.array([stretch.tasks for stretch in stretches]),
+    which = "" if first_alarms is None else f"WHERE id IN ({_IDS_OF_ROWS})"
+    lines = store.query(
+        f"SELECT * FROM incidents {which} ORDER BY by_chance, id LIMIT :most",
+        numbers=json.dumps(list(first_alarms or ())),
+        most=most,
     )
-    chosen = tasks.take([stretch.code for stretch in stretches])
-    stretch_of_row = np.repeat(np.arange(len(stretches)), lengths)
-    depth = rows["depth"] * chosen.unit[stretch_of_row]
-    table = Rows(
-        number=rows["number"],
-        task=stretch_of_row,
-        score=chosen.threshold[stretch_of_row] - depth,
-        p_value=rows["rank_p"],
-        rank_p=rows["rank_p"],
-        depth_p=rows["depth_p"],
-        alarm=rows["alarm"],
-        leading=tuple(rows["leading"].tolist()),
-        reasons=tuple((reason,) for reason in rows["reason"].tolist()),
-        notes=("",) * len(rows),
-        time=rows["place"].astype(np.float64),
-    )
-    found = find_incidents(chosen, table, rate, past)
-    return [*_as_stream(found, stretches, rows)]
+    return [{**line, "stands_out": bool(line["stands_out"])} for line in lines]
 
 
-def _as_stream(
-    found: Iterable[Incident], stretches: Sequence[Stretch], rows: StreamRows
-) -> Iterator[StreamIncident]:
-    for incident in found:
-        stretch = stretches[incident.task]
-        yield StreamIncident(
-            stretch=stretch.number,
-            task=stretch.task,
-            column=", ".join(incident.columns),
-            alarms=tuple(np.sort(rows["number"][list(incident.alarms)]).tolist()),
-            rows=incident.rows,
-            by_chance=incident.by_chance,
-            worst=int(incident.worst_row),
-            reason=incident.reason,
-        )
+def alarms_of(store: Store, incident: str) -> list[str]:
+    """Ids of the alarms of an incident."""
+    cursor = store.execute(
+        "SELECT id FROM judged_row WHERE incident = ? ORDER BY number", [incident]
+    )
+    return [row_id for (row_id,) in cursor]
+
+
+def _lowest_confirmed(state: MonitorState) -> Array:
+    """Lowest score of each task that a person has called normal, or infinity.
+
+    Its shape is (T + 1,): the last one stands for tasks never seen.
+    """
+    confirmed = state.confirmed & ~np.isnan(state.window)
+    lowest = np.where(confirmed, state.window, np.inf).min(axis=1)
+    return np.append(lowest, np.inf)

@@ -7,9 +7,14 @@ message, and is evidence of nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 from typing import NamedTuple
 
+import numpy as np
+
 from manyone._types import Array
+from manyone.watch.database import sound
+from manyone.watch.store import Store
 
 
 class Mute(NamedTuple):
@@ -30,25 +35,26 @@ class Mute(NamedTuple):
     why: str
 
 
+def set_mutes(store: Store, mutes: Iterable[Mute]) -> None:
+    """Mute this, and nothing else."""
+    store.execute("DELETE FROM mute")
+    store.execute_many("INSERT INTO mute VALUES (?, ?, ?, ?)", mutes)
+
+
 class Mutes:
-    """All that is muted.
+    """All that is muted in a store. Rows without a time are judged as of now."""
 
-    Parameters
-    ----------
-    mutes : iterable of Mute
-    now : float
-        The time of rows that have none.
-    """
-
-    def __init__(self, mutes: Iterable[Mute], now: float) -> None:
-        self._now = now
+    def __init__(self, store: Store) -> None:
+        self._now = datetime.now(UTC).timestamp()
         self._by_task: dict[str | None, list[Mute]] = {}
-        for mute in mutes:
-            self._by_task.setdefault(mute.task, []).append(mute)
+        lines = store.execute('SELECT task, "from", until, why FROM mute')
+        with sound(store.path):
+            for mute in map(Mute._make, lines):
+                self._by_task.setdefault(mute.task, []).append(mute)
 
     def why(self, task: str | None, moment: float) -> str | None:
         """Why a row of a task at a time is muted; None: it is not."""
-        if moment != moment:  # there is none
+        if np.isnan(moment):
             moment = self._now
         for name in (task, None):
             for mute in self._by_task.get(name, ()):

@@ -11,13 +11,11 @@ import json
 import sqlite3
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
 from manyone.alerts.notify import PATIENCE, Channel, Message, Outcome, Sender
 from manyone.messages import label_text, plural
-
-if TYPE_CHECKING:
-    from manyone.watch.store import Store
+from manyone.watch.store import Line, Store, as_text
 
 #: After so long nobody is told any more.
 GIVE_UP = timedelta(days=7)
@@ -38,7 +36,7 @@ class Notice(NamedTuple):
 
     id: str
     task: str
-    content: dict[str, Any]
+    content: dict[str, object]
 
 
 class Unsent(NamedTuple):
@@ -52,8 +50,8 @@ class Unsent(NamedTuple):
 class Outbox:
     """The messages of a store, inside its transaction."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
+    def __init__(self, store: Store) -> None:
+        self._store = store
 
     def announce(self, notices: Iterable[Notice], cool_down: timedelta) -> None:
         """Make a message of every notice that is new.
@@ -68,7 +66,7 @@ class Outbox:
         now = datetime.now(UTC)
         for task, new in by_task.items():
             due = as_text(self._due(task, cool_down, now))
-            self._connection.executemany(
+            self._store.execute_many(
                 "INSERT OR IGNORE INTO message (id, task, content, made, due) "
                 "VALUES (?, ?, ?, ?, ?)",
                 [
@@ -78,14 +76,12 @@ class Outbox:
             )
 
     def _is_announced(self, notice_id: str) -> bool:
-        found = self._connection.execute(
-            "SELECT 1 FROM message WHERE id = ?", (notice_id,)
-        )
+        found = self._store.execute("SELECT 1 FROM message WHERE id = ?", (notice_id,))
         return found.fetchone() is not None
 
     def _due(self, task: str, cool_down: timedelta, now: datetime) -> datetime:
         """When the next message about a task may be sent."""
-        (last,) = self._connection.execute(
+        (last,) = self._store.execute(
             "SELECT max(due) FROM message WHERE task = ?", (task,)
         ).fetchone()
         if last is None:
@@ -98,7 +94,7 @@ class Outbox:
 
         Somebody has answered the incident, or its alarms have joined another one.
         """
-        self._connection.execute(
+        self._store.execute(
             "DELETE FROM message WHERE tries = 0 AND due > ? AND "
             "json_extract(content, '$.kind') = 'incident' AND "
             "NOT EXISTS (SELECT 1 FROM incidents WHERE incidents.id = message.id "
@@ -109,7 +105,7 @@ class Outbox:
     def due(self) -> list[Message]:
         """Messages that are to be sent now, the oldest first."""
         now = datetime.now(UTC)
-        cursor = self._connection.execute(
+        cursor = self._store.execute(
             "SELECT number, content FROM message WHERE sent IS NULL "
             "AND due <= ? AND made >= ? ORDER BY number",
             (as_text(now), as_text(now - GIVE_UP)),
@@ -122,7 +118,7 @@ class Outbox:
     def note(self, outcomes: Iterable[Outcome]) -> None:
         """Keep how tries have ended."""
         now = as_text(datetime.now(UTC))
-        self._connection.executemany(
+        self._store.execute_many(
             "UPDATE message SET tries = tries + 1, problem = ?, "
             "sent = coalesce(sent, ?) WHERE number = ?",
             [
@@ -135,12 +131,12 @@ class Outbox:
         """What has been tried and not been delivered."""
         oldest = as_text(datetime.now(UTC) - GIVE_UP)
         tried = "FROM message WHERE sent IS NULL AND tries > 0"
-        waiting, given_up = self._connection.execute(
+        waiting, given_up = self._store.execute(
             f"SELECT count(*) FILTER (WHERE made >= :oldest), "
             f"count(*) FILTER (WHERE made < :oldest) {tried}",
             {"oldest": oldest},
         ).fetchone()
-        last = self._connection.execute(
+        last = self._store.execute(
             f"SELECT problem {tried} ORDER BY number DESC LIMIT 1"
         ).fetchone()
         return Unsent(waiting, given_up, "" if last is None else str(last[0]))
@@ -197,7 +193,7 @@ class Messenger:
 
 def deliver(store: Store, channel: Channel) -> None:
     """Send what waits in a store."""
-    messenger = Messenger(store.outbox, channel, timedelta(0), store.path.name)
+    messenger = Messenger(Outbox(store), channel, timedelta(0), store.path.name)
     messenger.before_commit()
     store.commit(None)
     messenger.after_commit()
@@ -205,7 +201,7 @@ def deliver(store: Store, channel: Channel) -> None:
     store.commit(None)
 
 
-def incident_notice(incident: dict[str, Any]) -> Notice:
+def incident_notice(incident: Line) -> Notice:
     """What to tell of an incident, a line of the view ``incidents``."""
     told = ("task", "column", "alarms", "rows", "begin", "end", "by_chance")
     task = label_text(incident["task"])
@@ -239,8 +235,3 @@ def _task_notice(kind: str, task: str, begin: str, text: str, moment: str) -> No
     notice_id = f"{kind} {task} {moment}"
     content = {"id": notice_id, "kind": kind, "text": text, "task": task}
     return Notice(notice_id, task, {**content, "begin": begin})
-
-
-def as_text(moment: datetime) -> str:
-    """A moment of UTC as stores have it; texts sort as moments do."""
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")

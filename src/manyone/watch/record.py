@@ -17,14 +17,14 @@ from manyone.page.fleet import Drift, FleetReport
 from manyone.page.fleet_page import MOST_ROWS
 from manyone.tables.incidents import rank_pvalues, tasks_of
 from manyone.tables.page import fleet_report
-from manyone.watch.store import Store, StoreError, read_store, sound
+from manyone.watch.database import StoreError, sound
+from manyone.watch.store import Line, Store, codes_by_name, read_store
 
 if TYPE_CHECKING:
     from manyone.tables import TableModel
 
-Line = dict[str, Any]
 _COLUMNS = (
-    "number, judged_row.id, task, code, time, moment, score, p_value, alarm, muted, "
+    "number, judged_row.id, task, time, moment, score, p_value, alarm, muted, "
     "reasons, incident, coalesce((SELECT answer FROM answer "
     "WHERE answer.id = judged_row.id ORDER BY answer.number DESC LIMIT 1), '') AS said"
 )
@@ -91,8 +91,12 @@ def _latest_rows(store: Store, source: Path | None) -> list[Line]:
 
 def _findings(store: Store, model: TableModel, stored: Sequence[Line]) -> Findings:
     """What the rows of a store show, with the incidents of the store."""
-    rows = _as_rows(model, stored)
-    unknown = sorted({row["task"] or "" for row in stored if row["code"] < 0})
+    known = codes_by_name(model.tasks_.tolist())
+    names = [row["task"] or "" for row in stored]
+    unknown = sorted({*names} - {*known})
+    codes = known | {name: len(known) + k for k, name in enumerate(unknown)}
+    task = np.array([codes[name] for name in names], dtype=np.intp)
+    rows = _as_rows(model, stored, task)
     tasks = tasks_of(model, unknown)
     places: dict[str, list[int]] = {}
     for place, row in enumerate(stored):
@@ -108,18 +112,8 @@ def _findings(store: Store, model: TableModel, stored: Sequence[Line]) -> Findin
     return Findings(tasks, rows, rate, found=tuple(found))
 
 
-def _as_rows(model: TableModel, stored: Sequence[Line]) -> Rows:
-    unknown = sorted({row["task"] or "" for row in stored if row["code"] < 0})
-    numbers = {name: len(model.tasks_) + k for k, name in enumerate(unknown)}
-    task = np.array(
-        [
-            row["code"] if row["code"] >= 0 else numbers[row["task"] or ""]
-            for row in stored
-        ],
-        dtype=np.intp,
-    )
-    if np.any(task >= len(model.tasks_) + len(unknown)):
-        raise ValueError("it has rows of tasks that the model does not have")
+def _as_rows(model: TableModel, stored: Sequence[Line], task: Codes) -> Rows:
+    """Rows of a store, with the numbers of their tasks, as a table has them."""
     score = _values(stored, "score")
     moment = _values(stored, "moment")
     has_times = not np.isnan(moment).any()

@@ -56,7 +56,6 @@ CREATE TABLE judged_row (
     file INTEGER NOT NULL REFERENCES file (number),
     file_row INTEGER NOT NULL,
     task TEXT,
-    code INTEGER NOT NULL,  -- of the task among those of the model, -1: never seen
     time TEXT,
     moment REAL,            -- the time in seconds since 1970, or as a number
     score REAL NOT NULL,

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from manyone.tablefiles.ends import Ends
-from manyone.watch.store import Output, ScoreRow, Store
+from manyone.watch.database import sound
+from manyone.watch.store import Store
 
 #: Columns of every copy; then come those of --keep, and reasons.
 COLUMNS = ("id", "task", "score", "p_value", "alarm", "basis", "drift")
@@ -25,6 +27,16 @@ _AT_ONCE = 10_000  # rows that are written at a time
 
 class ForeignFileError(ValueError):
     """A file is not the copy that the store has written."""
+
+
+@dataclass(frozen=True)
+class _Written:
+    """Columns of a copy, and how far it was written: rows, bytes, and their ends."""
+
+    columns: tuple[str, ...]
+    last_row: int = 0
+    size: int = 0
+    digest: str = ""
 
 
 class ScoreCopy:
@@ -54,23 +66,23 @@ class ScoreCopy:
         self._kept = kept
         self._reasons = reasons
         numbered = tuple(f"reason_{k + 1}" for k in range(reasons))
-        fresh = Output((*COLUMNS, *kept, *numbered))
-        noted = store.output(self._name)
+        fresh = _Written((*COLUMNS, *kept, *numbered))
+        noted = self._noted()
         is_there = path.exists() and path.stat().st_size > 0
         if is_there and noted is None:
             raise ForeignFileError("is there, and the state has not written it")
         if is_there and noted is not None and noted.columns != fresh.columns:
             columns = ",".join(noted.columns)
             raise ForeignFileError(f"has other columns ({columns}) than asked for now")
-        self._output = noted if is_there and noted is not None else fresh
+        self._written = noted if is_there and noted is not None else fresh
         self._ends = self._noted_ends()
         self._check_rest()
-        store.set_output(self._name, self._output)
+        self._note()
 
     def catch_up(self) -> None:
         """Append what the store holds and the file does not, down to the disk."""
         size = self._path.stat().st_size if self._path.exists() else 0
-        already = size - self._output.size
+        already = size - self._written.size
         with open(self._path, "ab") as stream:
             for last_row, text in self._texts():
                 stream.write(text[already:])
@@ -78,15 +90,42 @@ class ScoreCopy:
                 self._advance(last_row, text)
             stream.flush()
             os.fsync(stream.fileno())
-        self._store.set_output(self._name, self._output)
+        self._note()
+
+    def _noted(self) -> _Written | None:
+        """What the store knows of the file."""
+        line = self._store.execute(
+            "SELECT columns, last_row, bytes, digest FROM output WHERE path = ?",
+            [self._name],
+        ).fetchone()
+        if line is None:
+            return None
+        columns, last_row, size, digest = line
+        with sound(self._store.path):
+            names = tuple(str(name) for name in json.loads(columns))
+            return _Written(names, int(last_row), int(size), str(digest))
+
+    def _note(self) -> None:
+        """Let the store know how far the file was written."""
+        written = self._written
+        self._store.execute(
+            "INSERT OR REPLACE INTO output VALUES (?, ?, ?, ?, ?)",
+            [
+                self._name,
+                json.dumps(written.columns),
+                written.last_row,
+                written.size,
+                written.digest,
+            ],
+        )
 
     def _noted_ends(self) -> Ends:
         """Ends of what the store has noted, which must stand at the beginning."""
-        if not self._output.size:
+        if not self._written.size:
             return Ends()
         with open(self._path, "rb") as stream:
-            ends = Ends.of_stream(stream, 0, self._output.size)
-        if ends.digest != self._output.digest:
+            ends = Ends.of_stream(stream, 0, self._written.size)
+        if ends.digest != self._written.digest:
             raise ForeignFileError("was changed since it was last written")
         return ends
 
@@ -95,7 +134,7 @@ class ScoreCopy:
         if not self._path.exists():
             return
         with open(self._path, "rb") as stream:
-            stream.seek(self._output.size)
+            stream.seek(self._written.size)
             for _, text in self._texts():
                 written = stream.read(len(text))
                 if not text.startswith(written):
@@ -107,38 +146,44 @@ class ScoreCopy:
 
     def _texts(self) -> Iterator[tuple[int, bytes]]:
         """What comes next in the file, and the last row of each piece."""
-        if not self._output.size:
-            yield self._output.last_row, _as_csv([self._output.columns])
-        last_row = self._output.last_row
-        while rows := self._store.scores_after(last_row, _AT_ONCE):
-            last_row = rows[-1].number
-            yield last_row, _as_csv([self._cells(row) for row in rows])
+        if not self._written.size:
+            yield self._written.last_row, _as_csv([self._written.columns])
+        last_row = self._written.last_row
+        numbers, lines = self._rows_after(last_row)
+        while numbers:
+            yield numbers[-1], _as_csv(lines)
+            numbers, lines = self._rows_after(numbers[-1])
 
-    def _cells(self, row: ScoreRow) -> list[Any]:
-        reasons = [*row.reasons, *[""] * self._reasons][: self._reasons]
-        return [
-            row.id,
-            row.task,
-            row.score,
-            row.p_value,
-            "true" if row.alarm else "false",
-            row.basis,
-            "true" if row.drift else "false",
-            *(row.kept.get(name) for name in self._kept),
-            *reasons,
-        ]
+    def _rows_after(self, number: int) -> tuple[list[int], list[list[object]]]:
+        """The next rows after a row: their numbers, and what the file says of them."""
+        cursor = self._store.execute(
+            "SELECT number, id, task, score, p_value, iif(alarm, 'true', 'false'), "
+            "basis, iif(drift, 'true', 'false'), kept, reasons "
+            "FROM judged_row WHERE number > ? ORDER BY number LIMIT ?",
+            [number, _AT_ONCE],
+        )
+        numbers = []
+        lines = []
+        with sound(self._store.path):
+            for row, *values, kept, reasons in cursor:
+                columns = json.loads(kept or "{}")
+                why = [*json.loads(reasons or "[]"), *[""] * self._reasons]
+                handed_through = [columns.get(name) for name in self._kept]
+                numbers.append(row)
+                lines.append([*values, *handed_through, *why[: self._reasons]])
+        return numbers, lines
 
     def _advance(self, last_row: int, text: bytes) -> None:
         self._ends.add(text)
-        self._output = Output(
-            self._output.columns,
+        self._written = _Written(
+            self._written.columns,
             last_row,
-            self._output.size + len(text),
+            self._written.size + len(text),
             self._ends.digest,
         )
 
 
-def _as_csv(lines: list[Any]) -> bytes:
+def _as_csv(lines: Sequence[Sequence[object]]) -> bytes:
     stream = io.StringIO()
     csv.writer(stream, lineterminator="\n").writerows(lines)
     return stream.getvalue().encode()

@@ -1,0 +1,114 @@
+"""Tables that people write for ``manyone watch``: answers, and what is muted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from manyone._types import Array
+from manyone.cli.common import InputError
+from manyone.cli.models import about, chosen_columns, refuse_gaps
+from manyone.messages import shortlist, warn_user
+from manyone.tablefiles import read_table
+from manyone.tables import TableModel
+from manyone.tables.frames import as_table, read_column, read_yes_no, times_of
+from manyone.watch.answers import Answer
+from manyone.watch.incidents import alarms_of
+from manyone.watch.mutes import Mute
+from manyone.watch.store import Store
+
+_WORDS = ("normal", "fault", "later")
+
+
+@dataclass(frozen=True)
+class GivenAnswers:
+    """Answers as somebody gave them: of rows, or of incidents, by their ids."""
+
+    words: dict[str, str]
+    of_incidents: bool = False
+
+    def of_rows(self, store: Store) -> list[Answer]:
+        """One answer for each row."""
+        answers = []
+        for named, word in self.words.items():
+            ids = alarms_of(store, named) if self.of_incidents else [named]
+            if not ids:
+                raise InputError(f"--feedback: {store.path} has no incident {named}.")
+            answers += [Answer(row_id, word) for row_id in ids]
+        return answers
+
+
+def read_answers(path: Path | None) -> GivenAnswers:
+    """Answers of a table, one for each id, or for each incident."""
+    if path is None:
+        return GivenAnswers({})
+    table = read_table(path, find=["normal"], need_rows=False)
+    by_incident = "incident" in table.columns and "id" not in table.columns
+    named = "incident" if by_incident else "id"
+    column = "answer" if "answer" in table.columns else "normal"
+    chosen_columns("--feedback", [named, column], table, path)
+    for name in (named, column):
+        refuse_gaps(name, table, path)
+    words = _answer_words(table, column, path)
+    answers: dict[str, str] = {}
+    for row, (row_id, word) in enumerate(
+        zip(table[named].cast(str).to_list(), words, strict=True)
+    ):
+        if answers.setdefault(row_id, word) != word:
+            raise InputError(
+                f"{path}: row {row}: {named} {row_id} is called {answers[row_id]} and "
+                f"{word}. Keep one."
+            )
+    return GivenAnswers(answers, by_incident)
+
+
+def _answer_words(table: pl.DataFrame, column: str, path: Path) -> list[str]:
+    """Normal, fault or later for each row."""
+    if column == "normal":
+        with about(path):
+            normal = read_yes_no(as_table(table), "normal").tolist()
+        return ["normal" if is_normal else "fault" for is_normal in normal]
+    words = [str(word).strip().lower() for word in table["answer"].to_list()]
+    wrong = [word for word in dict.fromkeys(words) if word not in _WORDS]
+    if wrong:
+        raise InputError(
+            f"{path}: column answer must say normal, fault or later; "
+            f"got {shortlist(wrong, 3)}."
+        )
+    return words
+
+
+def read_mutes(path: Path, model: TableModel) -> list[Mute]:
+    """What a table says is muted."""
+    table = read_table(path, find=(), need_rows=False)
+    own = [name for name in model.task_columns if len(model.task_columns) == 1]
+    entity = next((name for name in own if name in table.columns), "entity")
+    chosen_columns("--mute", [entity], table, path)
+    names = [name or None for name in table[entity].cast(str).to_list()]
+    why = ["muted"] * len(table)
+    if "why" in table.columns:
+        why = [text or "muted" for text in table["why"].cast(str).to_list()]
+    known = {str(label) for label in model.tasks_.tolist()}
+    strange = [name for name in names if name is not None and name not in known]
+    if strange:
+        warn_user(f"{path}: the model does not know {shortlist(strange, 3)}.")
+    begin = _limits(table, "from", -np.inf, path).tolist()
+    end = _limits(table, "until", np.inf, path).tolist()
+    return [Mute._make(line) for line in zip(names, begin, end, why, strict=True)]
+
+
+def _limits(table: pl.DataFrame, name: str, unlimited: float, path: Path) -> Array:
+    """Times of a column as numbers; infinite where there is none."""
+    if name not in table.columns:
+        return np.full(len(table), unlimited)
+    values = times_of(read_column(as_table(table).get_column(name)))[0]
+    for row, text in enumerate(table[name].to_list()):
+        if text is not None and np.isnan(values[row]):
+            raise InputError(
+                f"{path}: row {row}: {text!r} in the column {name} is no time. "
+                "Write it as 2026-01-31 12:00."
+            )
+    return np.where(np.isnan(values), unlimited, values)

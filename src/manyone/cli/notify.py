@@ -1,0 +1,50 @@
+"""Where messages go: the option --notify, a test of it, and what was not delivered."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from manyone.alerts.notify import AddressError, Channel, NotSentError, channel_to
+from manyone.cli.common import InputError
+from manyone.messages import plural, warn_user
+
+if TYPE_CHECKING:
+    from manyone.watch.outbox import Unsent
+
+
+def channel_of(address: str, said_in: str = "--notify") -> Channel:
+    """Where messages go; an address that cannot be used is refused and never shown."""
+    try:
+        return channel_to(address)
+    except AddressError as error:
+        raise InputError(f"{said_in}: {error}.") from None
+
+
+def send_test(channel: Channel | None, state: Path) -> None:
+    """Send one message, to see whether it arrives."""
+    if channel is None:
+        raise InputError("--notify-test needs --notify URL.")
+    text = "This is a test of manyone watch: new incidents arrive here."
+    content = {"id": "test", "kind": "test", "text": text, "state": state.name}
+    try:
+        channel.send(content)
+    except NotSentError as error:
+        raise InputError(f"--notify: the test was not delivered: {error}.") from None
+    typer.echo("The test message was delivered")
+
+
+def warn_of_messages(unsent: Unsent) -> None:
+    """Say on stderr what could not be delivered."""
+    if unsent.waiting:
+        warn_user(
+            f"{plural(unsent.waiting, 'message')} could not be delivered "
+            f"({unsent.problem}). The next command tries again."
+        )
+    if unsent.given_up:
+        warn_user(
+            f"{plural(unsent.given_up, 'message')} could not be delivered for a week "
+            "and will not be tried again. The view messages of the state has them."
+        )

@@ -1,0 +1,264 @@
+"""What ``manyone watch`` says: a summary for machines, tables for people, warnings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import typer
+
+from manyone.alerts.evidence import (
+    STANDS_OUT,
+    alarm_law,
+    chance_of,
+    highest_rate,
+    total_law,
+)
+from manyone.cli.common import print_lines
+from manyone.cli.watching import Totals, WatchRun, plain_time, when_it_drifts
+from manyone.messages import plural, shortlist, warn_user
+from manyone.tablefiles import Source
+from manyone.watch import Monitor, MonitorState
+from manyone.watch.arrivals import Silent
+from manyone.watch.drift import weights_of_rows
+from manyone.watch.incidents import incidents_of
+from manyone.watch.store import Line, Store
+
+_ALIKE = 0.5  # rows that count for less resemble the one before
+_MOST_SHOWN = 20  # lines of a table on the screen
+_INCIDENTS_IN_JSON = 100  # the most telling ones
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one command has found.
+
+    Attributes
+    ----------
+    totals : Totals
+    monitor : Monitor
+    incidents : list of Line
+        Those that its alarms have joined, the least likely by chance first.
+    more_than_chance : bool
+        Whether chance does not explain the number of its alarms.
+    """
+
+    totals: Totals
+    monitor: Monitor
+    incidents: list[Line]
+    more_than_chance: bool
+
+    @classmethod
+    def of(cls, totals: Totals, monitor: Monitor, store: Store) -> Outcome:
+        """Of a command that has written its rows."""
+        first_alarms = [n for numbers in totals.first_alarms.values() for n in numbers]
+        incidents = incidents_of(store, len(first_alarms), first_alarms)
+        return cls(totals, monitor, incidents, _more_than_chance(totals, monitor))
+
+    @property
+    def outstanding(self) -> list[Line]:
+        """Incidents that stand out, and that nobody has answered."""
+        return [
+            line
+            for line in self.incidents
+            if line["stands_out"] and line["answer"] is None
+        ]
+
+    @property
+    def stands_out(self) -> bool:
+        """Whether somebody should look."""
+        is_new = len(self.outstanding) > 0 or self.totals.drift_stands_out
+        return is_new or self.more_than_chance
+
+    def as_json(self) -> dict[str, object]:
+        """For machines."""
+        totals = self.totals
+        state = self.monitor.state
+        drifting = []
+        for t in np.flatnonzero(state.flagged >= 0).tolist():
+            since, flagged = when_it_drifts(state, t)
+            task = str(self.monitor.model.tasks_[t])
+            drifting.append({"task": task, "since": since, "flagged": flagged})
+        return {
+            "rows": totals.rows,
+            "repeated": totals.repeated,
+            "unknown": totals.unknown.total(),
+            "alarms": totals.alarms,
+            "muted": totals.muted,
+            "alarm_rate": state.rate,
+            "expected_false_alarms": round(state.rate * totals.rows, 1),
+            "alarms_by_task": dict(totals.alarms_by_task.most_common(_MOST_SHOWN)),
+            "drifting": drifting,
+            "newly_drifting": totals.newly_drifting,
+            "silent": [
+                {"task": one.task, "latest": one.latest, "p_value": one.p_value}
+                for one in totals.silent
+            ],
+            "newly_silent": [one.task for one in totals.silent if one.new],
+            "more_alarms_than_chance": self.more_than_chance,
+            "incidents_standing_out": len(self.outstanding),
+            "incidents": self.incidents[:_INCIDENTS_IN_JSON],
+            "stands_out": self.stands_out,
+        }
+
+
+def _more_than_chance(totals: Totals, monitor: Monitor) -> bool:
+    """Whether chance does not explain the number of alarms of a command."""
+    state = monitor.state
+    references = np.count_nonzero(~np.isnan(state.window), axis=1)
+    laws = []
+    for code, rows in totals.rows_by_code.items():
+        reference = float(references[code])
+        laws.append(alarm_law(rows, reference, highest_rate(state.rate, reference)))
+    return chance_of(totals.known_alarms, total_law(laws)) < STANDS_OUT
+
+
+def show_totals(totals: Totals, rate: float) -> None:
+    """Rows and alarms."""
+    share = f", {100 * totals.alarms / totals.rows:.1f} %" if totals.rows else ""
+    rows = plural(totals.rows, "new row")
+    alarms = plural(totals.alarms, "alarm")
+    typer.echo(f"{rows}, {alarms}{share} ({100 * rate:g} % promised)")
+    if totals.muted:
+        typer.echo(f"{plural(totals.muted, 'alarm')} more, muted")
+    if totals.repeated:
+        repeated = plural(totals.repeated, "row")
+        typer.echo(f"{repeated} with an id that came before, counted once")
+    if totals.unknown:
+        names = shortlist(list(totals.unknown), 3)
+        typer.echo(
+            f"{plural(totals.unknown.total(), 'row')} of tasks never seen ({names}): compared "
+            "with all tasks, nothing is learned from them; manyone enroll makes tasks known"
+        )
+
+
+def show_incidents(outcome: Outcome) -> None:
+    """Incidents that stand out, or that none does."""
+    lines = [
+        (
+            line["task"],
+            line["column"],
+            f"{line['alarms']:,}",
+            plain_time(str(line["begin"])),
+            plain_time(str(line["end"])),
+            line["reason"],
+        )
+        for line in outcome.outstanding
+    ]
+    if lines:
+        heads = ("task", "column", "alarms", "begin", "end", "reason")
+        _show_first("Incidents that stand out", heads, lines)
+    elif outcome.more_than_chance:
+        typer.echo("More alarms than chance explains, in no single incident.")
+    else:
+        typer.echo("No new incident stands out from chance.")
+
+
+def show_drift(monitor: Monitor) -> None:
+    """What drifts since when, and what to do about it."""
+    state = monitor.state
+    tasks = monitor.model.tasks_
+    drifting = np.flatnonzero(state.flagged >= 0)
+    if not len(drifting):
+        typer.echo("Nothing drifts.")
+        return
+    clearest_first = drifting[np.argsort(-state.most[drifting])].tolist()
+    lines = [
+        (str(tasks[t]), *when_it_drifts(state, t), _advice(state, t))
+        for t in clearest_first
+    ]
+    _show_first("Drifting", ("task", "since about", "flagged", "what to do"), lines)
+    if np.median(weights_of_rows(state.neighbours)) < _ALIKE:
+        typer.echo(
+            "Rows resemble the one before them, so flags are less sure: watch fewer, every tenth "
+            "or means over a longer time."
+        )
+    fleet = f"Taken together, the {len(tasks):,} tasks"
+    chance = f"chance, which flags one quiet task in {1 / state.drift_level:.0f}."
+    if state.fleet_flagged[0] < 0:
+        typer.echo(f"{fleet} do not drift: a flag may be {chance}")
+    elif 2 < len(tasks) < 2 * len(drifting):
+        typer.echo("Most tasks drift: look at what they share (a sensor, an import).")
+    else:
+        typer.echo(f"{fleet} drift too: this is not {chance}")
+
+
+def _advice(state: MonitorState, t: int) -> str:
+    """What to do about a task that drifts."""
+    normal, abnormal = state.answers[t]
+    if not state.alarms[t]:
+        return "no row raised an alarm, yet rows have changed: look at its latest rows"
+    if normal + abnormal < 1:
+        return "look at its alarms, and answer some with --feedback"
+    if normal >= abnormal:
+        return (
+            "if its rows since then are normal: manyone enroll them, start a new state"
+        )
+    return "its alarms are real: mend it"
+
+
+def show_silent(silent: list[Silent]) -> None:
+    """Tasks that send no rows any more."""
+    lines = [
+        (
+            one.task,
+            plain_time(one.latest),
+            f"{one.p_value:.3g}",
+            "since this run" if one.new else "as before",
+        )
+        for one in silent
+    ]
+    if lines:
+        heads = ("task", "last row", "share of gaps as long", "told")
+        _show_first("Silent for longer than usual", heads, lines)
+
+
+def _show_first(
+    title: str, heads: tuple[str, ...], lines: Sequence[tuple[str, ...]]
+) -> None:
+    """A table of the first lines, and how many more there are."""
+    print_lines(title, heads, lines[:_MOST_SHOWN])
+    more = len(lines) - _MOST_SHOWN
+    if more > 0:
+        typer.echo(f"And {more:,} more.")
+
+
+def warn(run: WatchRun, source: Source, answers: int, lost: list[str]) -> None:
+    """Say on stderr what looks wrong.
+
+    Parameters
+    ----------
+    run : WatchRun
+    source : Source
+    answers : int
+        Answers that were given.
+    lost : list of str
+        Ids of those whose rows have not come.
+    """
+    fate = None if run.tail is None else run.tail.fate
+    if fate in ("shorter", "changed"):
+        why = {
+            "shorter": "is shorter than when it was read",
+            "changed": "does not begin as when it was read",
+        }[fate]
+        warn_user(
+            f"{source} {why}. It was taken for a new file and read from its beginning."
+        )
+    if run.tail is not None and run.tail.waits:
+        warn_user(
+            f"{source}: the last line has no line end, so it may be incomplete. It waits "
+            "until the line is ended."
+        )
+    late = run.totals.late
+    if late:
+        warn_user(
+            f"{source}: row {late[0]} is older than a row of its task before it "
+            f"({plural(len(late), 'such row')}). Rows were taken as they came: sort "
+            "the table by its time."
+        )
+    if lost:
+        warn_user(
+            f"Of {plural(answers, 'answer')}, {len(lost):,} name a row that has not "
+            f"come, as {shortlist(lost, 3)}. They are kept until it comes."
+        )

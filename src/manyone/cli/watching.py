@@ -1,0 +1,414 @@
+"""One ``manyone watch``: reads new rows, judges them, and writes them to the store."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from manyone._types import Array, Mask
+from manyone.alerts.evidence import STANDS_OUT
+from manyone.alerts.notify import Channel
+from manyone.cli.common import InputError, progress
+from manyone.cli.models import about, chosen_columns, refuse_gaps, tail_for
+from manyone.messages import label_text
+from manyone.tablefiles import BadValues, Block, Source, Tail
+from manyone.tables import TableModel
+from manyone.tables.answers import BASES, Answers
+from manyone.tables.frames import Frame, as_table, read_column, task_labels, times_of
+from manyone.tables.incidents import REASONS, ScoredBlock, scored_block
+from manyone.tables.worth import Worth
+from manyone.watch import Monitor, MonitorState, Watched
+from manyone.watch.answers import use_answers
+from manyone.watch.arrivals import Arrivals, Silent
+from manyone.watch.incidents import IncidentFinder, incidents_of
+from manyone.watch.mutes import Mutes
+from manyone.watch.outbox import (
+    Messenger,
+    Notice,
+    Outbox,
+    drift_notice,
+    incident_notice,
+    silent_notice,
+)
+from manyone.watch.score_copy import ForeignFileError, ScoreCopy
+from manyone.watch.store import RowDetails, Store
+from manyone.watch.stretches import StreamIncident
+
+_BATCH = 5000  # rows of one transaction
+_STREAM = Path("-")
+# Texts of dates that sort as the dates do.
+_SORTED_DATE = r"^\d{4}-\d{2}-\d{2}"
+
+
+@dataclass
+class Totals:
+    """What one command has seen."""
+
+    rows: int = 0
+    alarms: int = 0
+    muted: int = 0
+    repeated: int = 0
+    rows_by_code: Counter[int] = field(default_factory=Counter)
+    alarms_by_task: Counter[str] = field(default_factory=Counter)
+    unknown: Counter[str] = field(default_factory=Counter)
+    late: list[int] = field(default_factory=list)
+    newly_drifting: list[str] = field(default_factory=list)
+    drift_stands_out: bool = False
+    known_alarms: int = 0
+    first_alarms: dict[int, list[int]] = field(default_factory=dict)
+    silent: list[Silent] = field(default_factory=list)
+
+    def count(self, answers: Answers, counts: Mask, repeated: int) -> None:
+        """Count new rows, and the alarms among them that count for something."""
+        names = [label_text(label) for label in answers.labels.tolist()]
+        self.rows += len(names)
+        self.repeated += repeated
+        known = answers.codes >= 0
+        self.rows_by_code.update(answers.codes[known].tolist())
+        self.unknown.update(names[row] for row in np.flatnonzero(~known).tolist())
+        alarms = np.flatnonzero(answers.alarm & counts)
+        self.alarms += len(alarms)
+        self.muted += int(np.count_nonzero(answers.alarm & ~counts))
+        self.known_alarms += int(np.count_nonzero(known[alarms]))
+        self.alarms_by_task.update(names[row] for row in alarms.tolist())
+
+    def add_incidents(self, incidents: list[StreamIncident]) -> None:
+        """Note incidents that new alarms have joined, instead of what they were before."""
+        for stretch in {incident.stretch for incident in incidents}:
+            self.first_alarms[stretch] = []
+        for incident in incidents:
+            self.first_alarms[incident.stretch].append(incident.alarms[0])
+
+
+@dataclass(frozen=True)
+class Options:
+    """What was asked for about rows.
+
+    Parameters
+    ----------
+    id_column : str or None
+    keep : tuple of str
+        Columns that are handed through.
+    explain : int
+        Reasons for each alarm.
+    keep_days : int
+        Days that values of rows are kept.
+    silence_level : float
+        Share of gaps between rows that may be flagged.
+    bad_values : {"refuse", "missing"}
+    worth : Worth or None
+        What is worth an alarm.
+    """
+
+    id_column: str | None
+    keep: tuple[str, ...]
+    explain: int
+    keep_days: int
+    silence_level: float
+    bad_values: BadValues
+    worth: Worth | None
+
+
+class WatchRun:
+    """One command on an open store.
+
+    Attributes
+    ----------
+    totals : Totals
+    tail : Tail or None
+        What was new in the table.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        monitor: Monitor,
+        model: TableModel,
+        source: Source,
+        options: Options,
+    ) -> None:
+        self.totals = Totals()
+        self.tail: Tail | None = None
+        self._finder = IncidentFinder(store, model)
+        self._store = store
+        self._monitor = monitor
+        self._model = model
+        self._source = source
+        self._options = options
+        self._copy: ScoreCopy | None = None
+        self._messenger: Messenger | None = None
+        self._arrivals = Arrivals(store)
+        self._mutes = Mutes(store)
+
+    def copy_to(self, out: Path) -> None:
+        """Keep a copy of the scores in a file."""
+        try:
+            self._copy = ScoreCopy(
+                self._store, out, self._options.keep, self._options.explain
+            )
+        except ForeignFileError as error:
+            raise InputError(f"--out {out} {error}. Name a new file.") from error
+
+    def tell(self, channel: Channel | None, cool_down: timedelta) -> None:
+        """Tell people of new incidents and of drift that stands out."""
+        name = self._store.path.name
+        self._messenger = Messenger(Outbox(self._store), channel, cool_down, name)
+
+    def watch_new_rows(self) -> None:
+        """Judge what is new in the table, batch by batch."""
+        is_stream = self._source == _STREAM
+        path = str(self._source if is_stream else self._source.resolve())
+        before = self._store.last_file(path)
+        consumed = None if before is None else before.consumed
+        bad_values = self._options.bad_values
+        with (
+            tail_for(
+                self._model, self._source, consumed, bad_values=bad_values
+            ) as tail,
+            progress("watching", "rows") as update,
+        ):
+            self.tail = tail
+            number: int | None = None
+            for block in tail.blocks(_BATCH):
+                if number is None and before is not None and tail.fate == "grown":
+                    number = before.number
+                elif number is None:
+                    number = self._store.add_file(path)
+                self._watch_block(block, number)
+                self._store.set_consumed(number, tail.consumed)
+                self._commit()
+                update(tail.consumed.rows, None)
+            if number is None and before is not None and tail.fate == "grown":
+                number = before.number
+            if number is not None:
+                self._store.set_consumed(number, tail.consumed)  # to its end
+
+    def finish(self) -> None:
+        """Use answers to rows that have come now, and forget old values."""
+        used = use_answers(self._store, self._monitor)
+        silent = self._arrivals.silent(self._options.silence_level)
+        self.totals.silent = [one for one in silent if not self._is_muted(one.task)]
+        self._store.prune_values(self._options.keep_days)
+        if used or not self._store.saved:
+            self._commit()
+        self._announce(
+            silent_notice(one.task, one.latest) for one in self.totals.silent if one.new
+        )
+        if self._messenger is not None:
+            self._messenger.before_commit()
+        self._store.commit(None)  # notes how far a copy was written, too
+        if self._messenger is not None:
+            self._messenger.after_commit()
+            self._messenger.finish()
+            self._store.commit(None)
+
+    def _is_muted(self, task: str) -> bool:
+        """Whether a task is muted at the time of the latest row."""
+        return self._mutes.why(task, self._arrivals.now) is not None
+
+    def _announce(self, notices: Iterable[Notice]) -> None:
+        """Tell people, if they want to hear."""
+        if self._messenger is not None:
+            self._messenger.announce(notices)
+
+    def _commit(self) -> None:
+        if self._messenger is not None:
+            self._messenger.before_commit()
+        self._store.commit(self._monitor)
+        if self._messenger is not None:
+            self._messenger.after_commit()
+        if self._copy is not None:
+            self._copy.catch_up()
+
+    def _watch_block(self, block: Block, file_number: int) -> None:
+        """Judge the rows of a block, and hand them to the store with their incidents."""
+        # Before each batch, so that a run that was killed goes on as it would have.
+        use_answers(self._store, self._monitor)
+        state = self._monitor.state
+        flagged = state.flagged >= 0
+        most = state.most.copy()
+        with about(self._source, block.first_row):
+            ids = self._ids(block)
+            frame = self._monitor.with_past(block.table, ids)
+            times = self._times(block.table)
+            watched = self._monitor.update(
+                frame.to_native(),
+                time=None if times is None else times.to_list(),
+                id=ids,
+            )
+            answers = self._answers(watched, frame)
+            counts = np.ones(len(answers.rows), dtype=bool)
+            if self._options.worth is not None:
+                taken = self._options.worth.taken_away(self._model, frame, answers)
+                answers = replace(answers, alarm=answers.alarm & ~taken)
+                counts &= ~taken
+            moments = _moments(times, len(block.table))
+            muted = self._mutes.of_rows(_names(answers), moments[answers.rows])
+            counts &= np.array([why is None for why in muted], dtype=bool)
+            top = max(REASONS, self._options.explain)
+            scored = scored_block(self._model, frame, answers, top=top, counts=counts)
+        self.totals.count(answers, counts, len(watched.new) - len(answers.rows))
+        details = self._details(block, scored, moments, muted, file_number)
+        late = self._arrivals.add(details.task, details.moment)
+        self.totals.late += [details.file_row[row] for row in late]
+        numbers = self._store.add_rows(self._monitor, details)
+        incidents = self._finder.add(numbers, details.task, state, scored)
+        self.totals.add_incidents(incidents)
+        self._announce_incidents(incidents)
+        self._note_drift(flagged, most, watched, moments)
+
+    def _announce_incidents(self, incidents: list[StreamIncident]) -> None:
+        """Make messages of incidents that stand out and nobody has answered."""
+        first = [each.alarms[0] for each in incidents if each.stands_out]
+        lines = incidents_of(self._store, len(first), first)
+        self._announce(
+            incident_notice(line) for line in lines if line["answer"] is None
+        )
+
+    def _answers(self, watched: Watched, frame: Frame) -> Answers:
+        """What the monitor says of those rows of a block that are new."""
+        new = np.flatnonzero(watched.new)
+        basis = np.searchsorted(BASES, watched.basis[new])
+        return Answers(
+            rows=new,
+            labels=task_labels(frame, self._model.task_columns)[new],
+            codes=watched.codes[new],
+            score=watched.score[new],
+            p_value=watched.p_value[new],
+            alarm=watched.alarm[new],
+            basis=basis.astype(np.intp),
+        )
+
+    def _ids(self, block: Block) -> list[str]:
+        """Ids of the rows of a block; numbers where no column holds ids."""
+        column = self._options.id_column
+        if column is None:
+            start = self._store.last_row
+            return [str(start + row) for row in range(len(block.table))]
+        chosen_columns("--id", [column], block.table, self._source)
+        refuse_gaps(column, block.table, self._source, block.first_row)
+        return block.table[column].cast(str).to_list()
+
+    def _times(self, table: pl.DataFrame) -> pl.Series | None:
+        """The time column, if the model has one and the table too."""
+        name = self._model.time
+        return table[name] if name is not None and name in table.columns else None
+
+    def _details(
+        self,
+        block: Block,
+        scored: ScoredBlock,
+        moments: Array,
+        muted: list[str | None],
+        file_number: int,
+    ) -> RowDetails:
+        """What the store keeps of the new rows of a block."""
+        answers = scored.answers
+        new = answers.rows
+        rows = block.table[new.tolist()]
+        kept = chosen_columns("--keep", self._options.keep, block.table, self._source)
+        times = self._times(rows)
+        nothing: list[str | None] = [None] * len(rows)
+        reasons = nothing.copy()
+        alarms = np.flatnonzero(answers.alarm).tolist()
+        for row, sentences in zip(alarms, scored.reasons, strict=True):
+            reasons[row] = json.dumps(sentences)
+        return RowDetails(
+            file=file_number,
+            file_row=(block.first_row + new).tolist(),
+            task=_names(answers),
+            time=nothing if times is None else _time_texts(times, moments[new]),
+            moment=moments[new],
+            basis=BASES[answers.basis].tolist(),
+            alarm=answers.alarm,
+            muted=[
+                why if alarm else None
+                for why, alarm in zip(muted, answers.alarm.tolist(), strict=True)
+            ],
+            kept=[*_as_json(rows.select(kept))] if kept else nothing,
+            reasons=reasons,
+            values=_as_json(rows) if self._options.keep_days else None,
+        )
+
+    def _note_drift(
+        self, flagged: Mask, most: Array, watched: Watched, moments: Array
+    ) -> None:
+        """Note tasks that have just been found to drift, by what they were before.
+
+        Some of many quiet tasks are flagged. Drift stands out where the bets of a task
+        have won so much that no task of the fleet should by chance.
+        """
+        state = self._monitor.state
+        names = [str(task) for task in self._model.tasks_.tolist()]
+        needed = np.log(len(most) / STANDS_OUT)
+        outstanding = [
+            t
+            for t in np.flatnonzero((state.most >= needed) & (most < needed)).tolist()
+            if not self._is_muted(names[t])
+        ]
+        self.totals.drift_stands_out |= len(outstanding) > 0
+        self._announce(
+            drift_notice(names[t], when_it_drifts(state, t)[0], self._store.last_row)
+            for t in outstanding
+        )
+        for t in np.flatnonzero((state.flagged >= 0) & ~flagged).tolist():
+            row = int(np.argmax(watched.drift & watched.new & (watched.codes == t)))
+            since, when = when_it_drifts(state, t)
+            self._store.set_drift(names[t], since, when, float(moments[row]))
+            self.totals.newly_drifting.append(names[t])
+
+
+def when_it_drifts(state: MonitorState, t: int) -> tuple[str, str]:
+    """Since when a task drifts, and when it was flagged."""
+    return (
+        plain_time(str(state.since_time[t])) or f"its row {state.since[t]}",
+        plain_time(str(state.flagged_time[t])) or f"its row {state.flagged[t]}",
+    )
+
+
+def plain_time(text: str) -> str:
+    """A time without parts of a second that are zero."""
+    return re.sub(r"\.0+$", "", text.replace("T", " "))
+
+
+def _names(answers: Answers) -> list[str | None]:
+    """Names of the tasks of rows."""
+    labels = answers.labels.tolist()
+    return [None if label is None else str(label) for label in labels]
+
+
+def _as_json(table: pl.DataFrame) -> list[str]:
+    """Each row as an object in JSON."""
+    encoded = table.select(row=pl.struct(pl.all()).struct.json_encode())
+    return encoded["row"].to_list()
+
+
+def _moments(times: pl.Series | None, rows: int) -> Array:
+    """Times as numbers, NaN where there is none."""
+    if times is None:
+        return np.full(rows, np.nan)
+    return times_of(read_column(as_table(times.to_frame()).get_column(times.name)))[0]
+
+
+def _time_texts(times: pl.Series, moments: Array) -> list[str | None]:
+    """Times as texts that sort, as 2026-01-31 12:00:00; numbers as they are."""
+    texts: list[str | None] = times.cast(pl.String).to_list()
+    is_number = times.cast(pl.Float64, strict=False).is_not_null().any()
+    if times.dtype != pl.String or is_number or times.str.contains(_SORTED_DATE).all():
+        return texts
+    dates = [
+        None if np.isnan(moment) else datetime.fromtimestamp(moment, UTC)
+        for moment in moments.tolist()
+    ]
+    return [
+        text if date is None else f"{date:%Y-%m-%d %H:%M:%S}"
+        for text, date in zip(texts, dates, strict=True)
+    ]

@@ -1,0 +1,111 @@
+"""What people said of rows: kept in a store, and learned once the rows have come."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from manyone._types import Codes
+from manyone.watch.database import sound
+from manyone.watch.memory import FAULT, NORMAL, ROW
+from manyone.watch.model import estimator_of
+from manyone.watch.monitor import Monitor
+from manyone.watch.store import MODEL_SINCE, Store, codes_by_name, now_text
+
+# Note of the last row that came before anybody had answered an alarm.
+_GUARDED_UNTIL = "guarded_until"
+
+
+class Answer(NamedTuple):
+    """What somebody said of a row: normal, fault or later."""
+
+    row_id: str
+    answer: str
+
+
+def add_answers(store: Store, answers: Iterable[Answer]) -> int:
+    """Keep answers that differ from what was said of their rows; how many did."""
+    new = 0
+    for row_id, answer in answers:
+        cursor = store.execute(
+            "INSERT INTO answer (id, answer, given) SELECT :id, :answer, :now "
+            "WHERE :answer IS NOT (SELECT answer FROM answer WHERE id = :id "
+            "ORDER BY number DESC LIMIT 1)",
+            {"id": row_id, "answer": answer, "now": now_text()},
+        )
+        new += cursor.rowcount
+    return new
+
+
+def without_rows(store: Store, answers: Sequence[Answer]) -> list[str]:
+    """Ids of answers whose rows have not come."""
+    cursor = store.execute(
+        "SELECT value FROM json_each(?) WHERE value NOT IN "
+        "(SELECT id FROM judged_row WHERE id = value)",
+        [json.dumps([answer.row_id for answer in answers])],
+    )
+    return [row_id for (row_id,) in cursor]
+
+
+def use_answers(store: Store, monitor: Monitor) -> int:
+    """Tell the monitor all answers whose rows have come; how many there were.
+
+    A row that was called normal is no evidence of an incident that may go on. Rows
+    that were called faults are forgotten: thresholds are as if they had not come.
+    """
+    unused = store.execute(
+        "SELECT answer.number, answer.id, answer.answer, task, judged_row.number "
+        "FROM answer JOIN judged_row ON judged_row.id = answer.id "
+        "WHERE used = 0 ORDER BY answer.number"
+    ).fetchall()
+    since = int(store.note(MODEL_SINCE) or 0)
+    if unused and not monitor.state.answers.any():
+        # Until now thresholds were guarded.
+        store.set_note(_GUARDED_UNTIL, str(store.last_row))
+    tasks_with_faults: set[str | None] = set()
+    for number, row_id, answer, task, row in unused:
+        store.execute("UPDATE answer SET used = 1 WHERE number = ?", [number])
+        if answer == "later":
+            continue
+        is_normal = answer == "normal"
+        if row > since:
+            monitor.feedback([row_id], normal=is_normal)
+        else:
+            # Another model judged it, so that its score says nothing of this one.
+            word = NORMAL if is_normal else FAULT
+            monitor.state.memory.correct(row_id, float(is_normal), word)
+        if is_normal:
+            store.execute(
+                "UPDATE open_row SET alarm = 0, rank_p = 1.0, depth_p = 1.0 "
+                "WHERE task = ? AND number = ?",
+                [task, row],
+            )
+        elif row > since:
+            tasks_with_faults.add(task)
+    codes = codes_by_name(estimator_of(monitor.model).tasks_.tolist())
+    forgetful = [codes[task] for task in tasks_with_faults if task in codes]
+    if forgetful:
+        _forget_faults(store, monitor, np.sort(forgetful), since)
+    return len(unused)
+
+
+def _forget_faults(store: Store, monitor: Monitor, tasks: Codes, since: int) -> None:
+    """Let some tasks learn their thresholds anew from rows after `since`."""
+    names = [str(task) for task in estimator_of(monitor.model).tasks_[tasks].tolist()]
+    lines = store.execute(
+        "SELECT number, task, score, answer FROM judged_row WHERE answer <> 0 "
+        "AND number > ? AND task IN (SELECT value FROM json_each(?)) ORDER BY number",
+        [since, json.dumps(names)],
+    ).fetchall()
+    code_of = dict(zip(names, tasks.tolist(), strict=True))
+    with sound(store.path):
+        rows = np.zeros(len(lines), dtype=ROW)
+        rows["task"] = [code_of[task] for _, task, _, _ in lines]
+        rows["score"] = [score for _, _, score, _ in lines]
+        rows["answer"] = [answer for _, _, _, answer in lines]
+        guarded_until = int(store.note(_GUARDED_UNTIL) or 0)
+    numbers = np.array([number for number, *_ in lines], dtype=np.intp)
+    monitor.relearn(tasks, rows, numbers <= guarded_until)

@@ -1,0 +1,169 @@
+"""Stretches of a stream, and the incidents within them.
+
+A *stretch* begins with an alarm of a task. It ends where the task is calm for longer than
+an incident may be (`manyone.alerts.incidents.longest_calm`), or after `HORIZON` rows of the
+task. Within a stretch alarms are grouped, and judged, by the same computation as in a table.
+
+Which alarms are one incident follows from the rows of their task: it does not matter how
+the stream is cut into batches. Chance has to explain the stretch among the
+last `HORIZON` rows of the task, though only the rows of the stretch are evidence. So a fleet
+without faults shows an incident that stands out at most once while each task sends
+`HORIZON / STANDS_OUT` rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from manyone._types import Codes, Labels
+from manyone.alerts.evidence import STANDS_OUT
+from manyone.alerts.incidents import Incident, Past, find_incidents
+from manyone.alerts.values import Rows, Tasks
+
+#: Rows of a task that a stretch has at most, and among which chance has to explain it.
+HORIZON = 200
+#: A row as incidents need it.
+STREAM_ROW = np.dtype(
+    [
+        ("number", np.int64),  # in the stream, from 1 on
+        ("place", np.int64),  # among the rows of its task, from 0 on
+        ("depth", np.float64),  # below the threshold, in units of the task's scores
+        ("rank_p", np.float64),
+        ("depth_p", np.float64),
+        ("alarm", np.bool_),  # that counts: not muted
+        ("leading", np.object_),
+        ("reason", np.object_),
+    ]
+)
+StreamRows = Labels  # structured, of dtype STREAM_ROW
+
+
+@dataclass(frozen=True, eq=False)
+class Stretch:
+    """A stretch of a task.
+
+    Attributes
+    ----------
+    task : str
+    code : int
+        Number of the task in the model, -1 for one never seen.
+    rows : ndarray of STREAM_ROW
+        From its first alarm to its last.
+    tasks : int
+        Tasks that the stream has had by then.
+    """
+
+    task: str
+    code: int
+    rows: StreamRows
+    tasks: int
+
+    @property
+    def number(self) -> int:
+        """Number of its first row."""
+        return int(self.rows["number"][0])
+
+
+@dataclass(frozen=True)
+class StreamIncident:
+    """An incident of a stream; rows by their numbers in it.
+
+    Attributes
+    ----------
+    stretch : int
+        Number of its stretch.
+    task, column : str
+    alarms : tuple of int
+        In the order of time.
+    rows : int
+        Of the task, among which chance has to explain it.
+    by_chance : float
+    worst : int
+    reason : str
+    """
+
+    stretch: int
+    task: str
+    column: str
+    alarms: tuple[int, ...]
+    rows: int
+    by_chance: float
+    worst: int
+    reason: str
+
+    @property
+    def stands_out(self) -> bool:
+        """Whether chance does not explain it."""
+        return self.by_chance < STANDS_OUT
+
+
+def starts_of(places: Codes, calm: float) -> list[int]:
+    """Which alarms, given by their places in their task, begin a stretch."""
+    starts = [0]
+    for alarm, (before, place) in enumerate(pairwise(places.tolist()), start=1):
+        if place - before > calm or place - places[starts[-1]] >= HORIZON:
+            starts.append(alarm)
+    return starts
+
+
+def find_in_stretches(
+    tasks: Tasks, stretches: Sequence[Stretch], rate: float
+) -> list[StreamIncident]:
+    """Incidents within stretches, most telling first.
+
+    Parameters
+    ----------
+    tasks : Tasks
+        Of the model; the last one stands for tasks never seen.
+    stretches : sequence of Stretch
+    rate : float
+        Promised share of alarms among normal rows.
+    """
+    if len(stretches) == 0:
+        return []
+    rows = np.concatenate([stretch.rows for stretch in stretches])
+    lengths = np.array([len(stretch.rows) for stretch in stretches])
+    ends = np.array([stretch.rows["place"][-1] + 1 for stretch in stretches])
+    past = Past(
+        rows=np.minimum(ends, HORIZON) - lengths,
+        tasks=np.array([stretch.tasks for stretch in stretches]),
+    )
+    chosen = tasks.take([stretch.code for stretch in stretches])
+    stretch_of_row = np.repeat(np.arange(len(stretches)), lengths)
+    depth = rows["depth"] * chosen.unit[stretch_of_row]
+    table = Rows(
+        number=rows["number"],
+        task=stretch_of_row,
+        score=chosen.threshold[stretch_of_row] - depth,
+        p_value=rows["rank_p"],
+        rank_p=rows["rank_p"],
+        depth_p=rows["depth_p"],
+        alarm=rows["alarm"],
+        leading=tuple(rows["leading"].tolist()),
+        reasons=tuple((reason,) for reason in rows["reason"].tolist()),
+        notes=("",) * len(rows),
+        time=rows["place"].astype(np.float64),
+    )
+    found = find_incidents(chosen, table, rate, past)
+    return [*_as_stream(found, stretches, rows)]
+
+
+def _as_stream(
+    found: Iterable[Incident], stretches: Sequence[Stretch], rows: StreamRows
+) -> Iterator[StreamIncident]:
+    for incident in found:
+        stretch = stretches[incident.task]
+        yield StreamIncident(
+            stretch=stretch.number,
+            task=stretch.task,
+            column=", ".join(incident.columns),
+            alarms=tuple(np.sort(rows["number"][list(incident.alarms)]).tolist()),
+            rows=incident.rows,
+            by_chance=incident.by_chance,
+            worst=int(incident.worst_row),
+            reason=incident.reason,
+        )
