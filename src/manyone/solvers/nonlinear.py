@@ -9,6 +9,7 @@ two n x n buffers.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
@@ -95,7 +96,8 @@ class Descent(NamedTuple):
     report: Report | None = None
 
 
-class FirstLayerMinimum(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class FirstLayerMinimum:
     """What a descent ends with: first layer W (m, T), theta, and how it went."""
 
     W: Array
@@ -105,14 +107,10 @@ class FirstLayerMinimum(NamedTuple):
     converged: bool
 
 
-class NonlinearSolution(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class NonlinearSolution(FirstLayerMinimum):
     """What `solve_nonlinear` returns: with the best B (n, T) and the beta used."""
 
-    W: Array
-    theta: float
-    objective_path: Array
-    n_iter: int
-    converged: bool
     B: Array
     beta: float
 
@@ -210,7 +208,7 @@ def solve_nonlinear(
             minimum = descend(evaluate, problem, how, least)
         Y = problem.Phi @ minimum.W
         B = second_layer(Y, problem.R, beta / problem.weight, minimum.theta, buffers)
-    return NonlinearSolution(*minimum, B, beta * problem.unit)
+    return NonlinearSolution(**vars(minimum), B=B, beta=beta * problem.unit)
 
 
 def in_units(

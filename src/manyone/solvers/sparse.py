@@ -6,7 +6,6 @@ the envelope theorem gives the slope of the remaining function of W.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import solve_triangular
@@ -15,6 +14,7 @@ from scipy.linalg.lapack import dpotrf
 from manyone._types import Array, Codes
 from manyone.solvers.nonlinear import (
     Descent,
+    FirstLayerMinimum,
     TwoLayerProblem,
     descend,
     gram,
@@ -39,17 +39,13 @@ _GAP = 1e-5
 _ROUGH = 1e-4
 
 
-class SparseSolution(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class SparseSolution(FirstLayerMinimum):
     """What `solve_sparse` returns; ``structure[s, t]``: norm of block s of output t.
 
     B is of shape (n, T), or (q, T) where the second layer is expanded over q centres.
     """
 
-    W: Array
-    theta: float
-    objective_path: Array
-    n_iter: int
-    converged: bool
     B: Array
     structure: Array
     duality_gap: float
@@ -242,4 +238,9 @@ def solve_sparse(
         minimum = descend(evaluate, problem, how)
         J, _ = evaluate.kernel(minimum.W, minimum.theta)
         lasso = evaluate.second_layer(J)
-    return SparseSolution(*minimum, lasso.B, lasso.structure, lasso.duality_gap)
+    return SparseSolution(
+        **vars(minimum),
+        B=lasso.B,
+        structure=lasso.structure,
+        duality_gap=lasso.duality_gap,
+    )

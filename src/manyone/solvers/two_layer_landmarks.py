@@ -58,7 +58,7 @@ def solve_nonlinear_on(
         Y = problem.Phi @ minimum.W
         J = gram(Y, problem.Phi[centres] @ minimum.W, minimum.theta)
         B, _, _ = second_layer_on(problem, beta, centres, J)
-    return NonlinearSolution(*minimum, B, beta * problem.unit)
+    return NonlinearSolution(**vars(minimum), B=B, beta=beta * problem.unit)
 
 
 def landmark_objective(
