@@ -5,18 +5,24 @@ fresh rows of the same law, and rows with a fault, are scored at several rates. 
 for each rate: false alarms in %, mean over tasks and draws, with the standard error over
 draws; ``!`` where they are two of these above the rate. In brackets what is caught, in
 % of what the same scores catch with a threshold for each task that an oracle sets at the
-measured rate. After ``w`` the worst task's mean over draws.
+measured rate. After ``w`` the worst task's mean over draws. The last line counts the
+rates that lie two and four standard errors above what was asked.
 
 Run ``python benchmarks/bench_promises.py [cell ...] [--methods ...] [--draws N]
-[--seed S] [--quick]``; without names all cells run, each with its methods.
+[--seed S] [--quick] [--out FILE]``; without names all named cells run, each with its
+methods. ``--grid`` runs every law with every size instead, by methods that leave rows
+out in closed form; ``--sample`` runs cells of that grid by the other methods. ``--out``
+writes the figures as CSV, for the page of evidence.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import warnings
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -42,6 +48,8 @@ from manyone.datasets import load_products, load_turbofan, make_fleet
 
 RATES = (0.01, 0.05, 0.1, 0.2)
 FRESH_ROWS = 200
+#: Fits to more rows are not cheap, and have a quarter of the draws.
+CHEAP_ROWS = 1200
 Rows = NDArray[np.float64]
 Tasks = NDArray[np.intp]
 
@@ -309,6 +317,72 @@ CELLS: dict[str, Cell | RealCell] = {
     "fleet 15": RealCell(partial(cut_of_fleet, 15)),
     "fleet 25": RealCell(partial(cut_of_fleet, 25)),
 }
+#: Laws of the grid, and their columns.
+LAWS: dict[str, tuple[Law, int]] = {
+    "gaussian": (gaussian, 6),
+    "t2": (partial(student, 2.0), 6),
+    "cauchy": (partial(student, 1.0), 6),
+    "yes/no": (yes_no, 6),
+    "categories": (categories, 3),
+    "sparse": (sparse_columns, 20),
+    "bimodal": (bimodal, 6),
+    "spreads": (unlike, 6),
+    "wide": (gaussian, 60),
+}
+#: Sizes of the grid; "wide" has more columns than that.
+SIZES: dict[str, tuple[int, ...]] = {
+    **{str(n): (n,) * 20 for n in (1, 2, 3, 5, 8, 12, 20, 50)},
+    "300": (300,) * 5,
+    "mixed": MIXED,
+}
+CLOSED_FORM = ("Ind", "Joint")
+
+
+def grid_cell(law_name: str, size_name: str) -> Cell:
+    """A cell of the grid."""
+    law, columns = LAWS[law_name]
+    sizes = SIZES[size_name]
+    if law_name == "wide" and max(sizes) >= columns:
+        columns = max(sizes) + 100
+    return Cell(law, sizes, columns, CLOSED_FORM)
+
+
+GRID = {
+    f"{law_name} {size_name}": grid_cell(law_name, size_name)
+    for law_name in LAWS
+    for size_name in SIZES
+}
+#: Cells of the grid for methods that are fitted in folds, or choose: each law with two
+#: methods at least.
+SAMPLE = (
+    ("gaussian 3", "KNFST"),
+    ("gaussian 12", "table any"),
+    ("t2 8", "faults"),
+    ("t2 20", "SVDD"),
+    ("t2 12", "MORVR"),
+    ("cauchy 8", "IndA"),
+    ("cauchy 8", "table"),
+    ("cauchy 12", "Combined"),
+    ("cauchy 20", "KNFST"),
+    ("yes/no 12", "Linear"),
+    ("yes/no 12", "SVM"),
+    ("yes/no 20", "table"),
+    ("categories 12", "faults"),
+    ("categories 12", "any"),
+    ("sparse 12", "Sparse"),
+    ("sparse 20", "Combined"),
+    ("bimodal 8", "OKL"),
+    ("bimodal 12", "faults"),
+    ("bimodal 20", "IndA"),
+    ("spreads 5", "IndA"),
+    ("spreads 8", "Combined"),
+    ("spreads 8", "table"),
+    ("spreads 12", "any"),
+    ("wide 8", "Nonlinear"),
+    ("wide 12", "IndA"),
+    ("mixed", "IndA"),
+    ("mixed spreads", "KNFST"),
+)
 QUICK = ("gaussian 8", "spreads 8", "1x300 + 20x3", "yes/no 1 x 50", "one row")
 
 
@@ -365,20 +439,83 @@ def oracle(results: list[Result], rate: float) -> float:
     return float(np.mean(caught))
 
 
-def line_of(results: list[Result]) -> str:
-    """The figures of a cell and a method."""
+class Figures(NamedTuple):
+    """What all draws of a cell showed at one rate, in %.
+
+    Attributes
+    ----------
+    asked, mean, error : float
+        Rate asked for, mean false alarms over tasks and draws, its standard error.
+    worst : float
+        Of the worst task.
+    caught : float
+        Of what an oracle catches.
+    """
+
+    asked: float
+    mean: float
+    error: float
+    worst: float
+    caught: float
+
+    def above(self, errors: float) -> bool:
+        """Whether the rate lies so many standard errors above what was asked."""
+        return self.mean > self.asked + errors * self.error
+
+    def text(self) -> str:
+        """One rate of a printed line."""
+        high = "!" if self.above(2.0) else " "
+        return (
+            f"{self.mean:5.2f} ±{self.error:4.2f}{high}({self.caught:3.0f})"
+            f" w{self.worst:3.0f}"
+        )
+
+
+def figures_of(results: list[Result]) -> list[Figures]:
+    """The figures of a cell and a method, for each rate."""
     rates = 100.0 * np.array([result.false_alarms for result in results])
     of_draws = rates.mean(axis=2)
-    texts = []
+    figures = []
     for place, asked in enumerate(RATES):
-        mean = of_draws[:, place].mean()
-        error = of_draws[:, place].std(ddof=1) / np.sqrt(len(results))
-        high = "!" if mean > 100.0 * asked + 2.0 * error else " "
-        worst = rates[:, place].mean(axis=0).max()
+        mean = float(of_draws[:, place].mean())
+        error = float(of_draws[:, place].std(ddof=1) / np.sqrt(len(results)))
+        worst = float(rates[:, place].mean(axis=0).max())
         caught = np.mean([result.caught[place] for result in results])
-        share = 100.0 * caught / max(oracle(results, mean / 100.0), 1e-9)
-        texts.append(f"{mean:5.2f} ±{error:4.2f}{high}({share:3.0f}) w{worst:3.0f}")
-    return " | ".join(texts)
+        share = float(100.0 * caught / max(oracle(results, mean / 100.0), 1e-9))
+        figures.append(Figures(100.0 * asked, mean, error, worst, share))
+    return figures
+
+
+def line_of(results: list[Result]) -> str:
+    """The figures of a cell and a method, as a line."""
+    return " | ".join(figures.text() for figures in figures_of(results))
+
+
+def verdict(figures: list[Figures]) -> str:
+    """How many rates lie above what was asked."""
+    two = sum(one.above(2.0) for one in figures)
+    four = sum(one.above(4.0) for one in figures)
+    return (
+        f"{len(figures)} rates: {two} lie two standard errors above what was asked "
+        f"({100.0 * two / len(figures):.1f} %), {four} four."
+    )
+
+
+def runs_of(options: argparse.Namespace) -> list[tuple[str, Cell | RealCell, str]]:
+    """Name, cell and method of everything that runs."""
+    cells = {**GRID, **CELLS}
+    if options.sample:
+        return [(name, cells[name], method) for name, method in SAMPLE]
+    named = CELLS
+    if options.grid:
+        named = GRID
+    names = options.cells or (QUICK if options.quick else named)
+    runs = []
+    for name in names:
+        cell = cells[name] if name not in named else named[name]
+        methods = options.methods or (FAST if options.quick else cell.methods)
+        runs += [(name, cell, method) for method in methods]
+    return runs
 
 
 def main() -> None:
@@ -389,21 +526,35 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=30)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--quick", action="store_true", help="few cells, 5 draws")
+    parser.add_argument("--grid", action="store_true", help="every law and size")
+    parser.add_argument("--sample", action="store_true", help="the other methods")
+    parser.add_argument("--out", type=Path, help="CSV file for the figures")
     options = parser.parse_args()
-    unknown = set(options.cells) - CELLS.keys()
+    unknown = set(options.cells) - CELLS.keys() - GRID.keys()
     if unknown:
-        parser.error(f"no cell {min(unknown)!r}; there are {', '.join(CELLS)}")
+        parser.error(f"no cell {min(unknown)!r}; there are {', '.join(CELLS | GRID)}")
     warnings.simplefilter("ignore")
-    names = options.cells or (QUICK if options.quick else CELLS)
     draws = 5 if options.quick else options.draws
     print(f"{'asked':26s}", " | ".join(f"{100 * rate:<21g}" for rate in RATES))
-    for name in names:
-        cell = CELLS[name]
-        for method in options.methods or (FAST if options.quick else cell.methods):
-            results = [
-                result_of(cell, method, options.seed, draw) for draw in range(draws)
-            ]
-            print(f"{name:16s} {method:9s}", line_of(results), flush=True)
+    every: list[Figures] = []
+    lines = [["rows", "method", *(f"{100 * rate:g} %" for rate in RATES)]]
+    for name, cell, method in runs_of(options):
+        number = draws
+        if isinstance(cell, Cell) and sum(cell.sizes) > CHEAP_ROWS:
+            number = max(draws // 4, 2)
+        results = [
+            result_of(cell, method, options.seed, draw) for draw in range(number)
+        ]
+        figures = figures_of(results)
+        every += figures
+        texts = [f"{one.mean:.1f} ± {one.error:.1f}" for one in figures]
+        lines.append([name, method, *texts])
+        line = " | ".join(one.text() for one in figures)
+        print(f"{name:16s} {method:9s}", line, flush=True)
+        if options.out is not None:
+            with options.out.open("w", newline="") as file:
+                csv.writer(file).writerows(lines)
+    print(verdict(every))
 
 
 if __name__ == "__main__":

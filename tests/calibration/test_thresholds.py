@@ -15,7 +15,7 @@ from manyone import (
     LinearOCKSR,
 )
 from manyone.calibration import Calibration
-from manyone.calibration.borrowing import credible_units, like_sizes
+from manyone.calibration.borrowing import Units, like_sizes
 from manyone.calibration.discoveries import benjamini_hochberg
 from manyone.calibration.thresholds import lowest_where, stretched, unstretched
 from manyone.models.guards import unguarded
@@ -106,25 +106,29 @@ def test_units_are_credible_means_without_the_row_itself():
     rng = np.random.default_rng(5)
     codes = np.repeat(np.arange(6), [4, 5, 6, 7, 8, 9])
     depth = rng.gamma(2.0, size=39) * np.exp(rng.normal(size=6))[codes]
-    row_units, units = credible_units(depth, np.ones(39), codes, 6, 1e-9)
+    units = Units.of(depth, np.ones(39), codes, 6, 1e-9)
+    row_units = units.without(depth, np.ones(39), codes)
     tasks = [depth[codes == t] for t in range(6)]
     mean = np.array([task.mean() for task in tasks])
-    variation = np.sum([task.var(ddof=1) for task in tasks]) / np.sum(mean**2)
-    noise = variation * np.mean([1.0 / len(task) for task in tasks])
-    power = 1.0 - noise / np.log(mean).var(ddof=1)
+    by_chance = np.mean([task.var(ddof=1) / len(task) for task in tasks])
+    power = 1.0 - by_chance / mean.var(ddof=1)
     assert 0.1 < power < 1.0
-    typical = np.exp(np.log(mean).mean())
-    np.testing.assert_allclose(units, (mean / typical) ** power)
+    typical = mean.mean()
+    np.testing.assert_allclose(units.of_tasks(), (mean / typical) ** power)
     for i in range(39):
         others = np.delete(depth, i)[np.delete(codes, i) == codes[i]]
         assert row_units[i] == pytest.approx((others.mean() / typical) ** power)
     # A row of weight 2 is the row given twice.
     weight = np.where(np.arange(39) % 5 == 0, 2.0, 1.0)
     twice = np.repeat(np.arange(39), weight.astype(int))
-    weighted = credible_units(depth, weight, codes, 6, 1e-9)
-    repeated = credible_units(depth[twice], np.ones(len(twice)), codes[twice], 6, 1e-9)
-    np.testing.assert_allclose(weighted[1], repeated[1])
-    np.testing.assert_allclose(weighted[0][twice], repeated[0])
+    ones = np.ones(len(twice))
+    weighted = Units.of(depth, weight, codes, 6, 1e-9)
+    repeated = Units.of(depth[twice], ones, codes[twice], 6, 1e-9)
+    np.testing.assert_allclose(weighted.of_tasks(), repeated.of_tasks())
+    np.testing.assert_allclose(
+        weighted.without(depth, weight, codes)[twice],
+        repeated.without(depth[twice], ones, codes[twice]),
+    )
 
 
 def test_alike_tasks_share_one_unit_and_unlike_ones_do_not():
@@ -132,10 +136,13 @@ def test_alike_tasks_share_one_unit_and_unlike_ones_do_not():
     codes = np.repeat(np.arange(50), 8)
     depth = rng.gamma(2.0, size=400)
     spread = np.exp(2.0 * rng.normal(size=50))
-    _, alike = credible_units(depth, np.ones(400), codes, 50, 1e-9)
-    _, unlike = credible_units(depth * spread[codes], np.ones(400), codes, 50, 1e-9)
+    weight = np.ones(400)
+    alike = Units.of(depth, weight, codes, 50, 1e-9).of_tasks()
+    unlike = Units.of(depth * spread[codes], weight, codes, 50, 1e-9).of_tasks()
     assert np.std(np.log(alike)) < 0.2
-    assert np.polyfit(np.log(spread), np.log(unlike), 1)[0] > 0.95
+    # Chance explains c^2 / n = (1/2) / 8 of the variance of the means of unlike tasks.
+    slope = np.polyfit(np.log(spread), np.log(unlike), 1)[0]
+    assert slope == pytest.approx(1.0 - 0.5 / 8.0, abs=0.03)
 
 
 def test_pools_have_tasks_of_like_size_that_reach_the_rate():

@@ -18,7 +18,7 @@ from manyone import (
     save,
 )
 from manyone.calibration import Calibration
-from manyone.models.combined import Tail, weight_of
+from manyone.models.combined import Tail, combined_scorer, weight_of
 from manyone.models.guards import unguarded
 
 pytestmark = pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
@@ -144,12 +144,36 @@ def test_tail_values_are_logs_of_shares_and_go_on_where_ranks_end():
     scores = -np.sort(np.random.default_rng(0).exponential(size=4000))[::-1]
     zeros = np.zeros(4000, dtype=int)
     calibration = Calibration.from_scores(scores, zeros, np.ones(4000), 1, "held-out")
-    tail = Tail.of(*calibration.pooled())
+    tail = Tail.of(*calibration.pooled(), calibration.units())
     new = -np.array([0.5, 1.0, 3.0, 6.0, 12.0, 40.0])
     found = tail.value(new, np.zeros(6, dtype=int))
     # Of an exponential law the tail probability of x is exp(-x), everywhere.
     np.testing.assert_allclose(found, -new, rtol=0.1)
     assert np.all(np.diff(found) > 0)
+
+
+def test_a_left_out_row_has_no_part_in_the_unit_of_its_task():
+    """A wide row makes its task's unit large; new rows do not, and both must be judged alike."""
+    rng = np.random.default_rng(3)
+    task = np.repeat(np.arange(8), 8)
+    X = rng.normal(size=(64, 3)) * np.exp(rng.normal(size=8))[task][:, None]
+    model = CombinedOneClass(
+        [("one", IndependentOCKSR()), ("other", IndependentOCKSR(kernel="laplacian"))]
+    ).fit(X, task=task)
+    scorer = combined_scorer(model.solution_)
+    views = list(model.views_.values())
+    rows = views[0].training_
+    left_out = model.left_out_scores(rows)
+    with_itself = scorer.combine(
+        np.column_stack(
+            [
+                tail.value(view.solution_.left_out, rows.codes)
+                for view, tail in zip(views, scorer.tails, strict=True)
+            ]
+        )
+    )
+    place = int(np.argmin(left_out))
+    assert left_out[place] < 1.05 * with_itself[place]
 
 
 def test_tail_values_stay_shares_where_a_guard_has_lowered_a_row():

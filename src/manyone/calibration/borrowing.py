@@ -4,14 +4,14 @@ Depths, minus scores in units of the task's far score, of S tasks form a pool. T
 of a task is its mean depth :math:`m_t` to a power,
 
 .. math:: u_t = (m_t / m)^w, \qquad
-          w = \max\Bigl(0,\; 1 - \frac{c^2 \overline{1/n}}{\operatorname{var} \log m_t}
+          w = \max\Bigl(0,\; 1 - \frac{\overline{s_t^2 / n_t}}{\operatorname{var} m_t}
               \Bigr),
 
-with the geometric mean m and the squared coefficient of variation :math:`c^2` inside
-tasks. Means of n depths differ by chance, their logarithms with variance about
-:math:`c^2 / n`; w is the share of the variance that chance does not explain (Buehlmann's
-credibility, James & Stein's shrinkage). Alike tasks get w = 0, and their rows make one
-pool; unlike ones w = 1, each in its own unit. A row's own depth has no part in its unit.
+with the mean m over tasks and the variance :math:`s_t^2` inside a task. Means of n depths
+differ by chance, with variance :math:`s_t^2 / n_t`; w is the share of the variance of
+means that chance does not explain (Buehlmann's credibility). Alike tasks get w = 0, and
+their rows make one pool; unlike ones w = 1, each in its own unit. A row's own depth has
+no part in its unit.
 """
 
 from __future__ import annotations
@@ -31,50 +31,64 @@ _ENOUGH_ROWS = 4.0
 LIKE_SIZES = 2.0
 
 
-def credible_units(
-    depth: Array, weight: Array, codes: Codes, n_tasks: int, least: float
-) -> tuple[Array, Array]:
-    """Unit of each row's task without the row, and of each task.
+@dataclass(frozen=True, eq=False)
+class Units:
+    """Units that make depths of tasks comparable, see the module.
 
     Parameters
     ----------
-    depth, weight, codes : ndarray of shape (n,)
-        Minus the score, count and task of each row.
-    n_tasks : int
+    mean, counts : ndarray of shape (T,)
+        Mean depth and number of rows of each task.
+    typical : float
+        Mean of the means of tasks that have a unit of their own.
+    power : float
+        How far tasks differ: 0 to 1.
     least : float
         Smaller mean depths are rounding.
-
-    Returns
-    -------
-    row_units : ndarray of shape (n,)
-    task_units : ndarray of shape (T,)
-        1 for tasks with too few rows to have one.
     """
-    size = np.abs(depth)
-    counts = np.bincount(codes, weight, n_tasks).astype(np.float64)
-    sums = np.bincount(codes, weight * size, n_tasks).astype(np.float64)
-    several = counts >= _ENOUGH_ROWS
-    if np.count_nonzero(several) < 2:
-        return np.ones(len(depth)), np.ones(n_tasks)
-    known = counts > 0.0
-    mean = np.ones(n_tasks)
-    mean[known] = np.maximum(sums[known] / counts[known], least)
-    log_mean = np.log(mean[several])
-    square = np.bincount(codes, weight * (size - mean[codes]) ** 2, n_tasks)
-    within = square[several] / (counts[several] - 1.0)
-    noise = within.sum() / np.sum(mean[several] ** 2) * np.mean(1.0 / counts[several])
-    between = log_mean.var(ddof=1)
-    power = max(0.0, 1.0 - noise / between) if between > 0.0 else 0.0
-    # The geometric mean of the tasks stands in where there is no other row.
-    typical = np.exp(log_mean.mean())
-    count = np.minimum(weight, 1.0)
-    rest = counts[codes] - count
-    alone = rest <= 1e-9 * counts[codes]
-    others = (sums[codes] - count * size) / np.where(alone, 1.0, rest)
-    others = np.where(alone, typical, np.maximum(others, least))
-    task_units = np.where(several, (mean / typical) ** power, 1.0)
-    row_units = np.where(several[codes], (others / typical) ** power, 1.0)
-    return row_units, task_units
+
+    mean: Array
+    counts: Array
+    typical: float
+    power: float
+    least: float
+
+    @classmethod
+    def of(
+        cls, depth: Array, weight: Array, codes: Codes, n_tasks: int, least: float
+    ) -> Units:
+        """Units from depths, or scores, (n,), with their counts and tasks (n,)."""
+        size = np.abs(depth)
+        counts = np.bincount(codes, weight, n_tasks).astype(np.float64)
+        sums = np.bincount(codes, weight * size, n_tasks)
+        mean = np.maximum(sums / np.where(counts > 0.0, counts, 1.0), least)
+        several = counts >= _ENOUGH_ROWS
+        if np.count_nonzero(several) < 2:
+            return cls(mean, counts, 1.0, 0.0, least)
+        square = np.bincount(codes, weight * (size - mean[codes]) ** 2, n_tasks)
+        variance = square[several] / (counts[several] - 1.0)
+        by_chance = float(np.mean(variance / counts[several]))
+        between = float(mean[several].var(ddof=1))
+        power = max(0.0, 1.0 - by_chance / between) if between > 0.0 else 0.0
+        return cls(mean, counts, float(mean[several].mean()), power, least)
+
+    def of_tasks(self) -> Array:
+        """Unit of each task, shape (T,); 1 where rows are too few for one."""
+        return self._of_means(self.mean, self.counts)
+
+    def without(self, depth: Array, weight: Array, codes: Codes) -> Array:
+        """Unit of the task of each row (n,), had it not been among its rows."""
+        counts = self.counts[codes]
+        count = np.minimum(weight, 1.0)
+        rest = counts - count
+        alone = rest <= 1e-9 * counts
+        others = counts * self.mean[codes] - count * np.abs(depth)
+        mean = np.maximum(others / np.where(alone, 1.0, rest), self.least)
+        return self._of_means(np.where(alone, self.typical, mean), counts)
+
+    def _of_means(self, mean: Array, counts: Array) -> Array:
+        units = (mean / self.typical) ** self.power
+        return np.where(counts >= _ENOUGH_ROWS, units, 1.0)
 
 
 def like_sizes(counts: Array, lends: Mask, borrows: Mask, rate: float) -> Codes:
@@ -141,7 +155,7 @@ class Pool:
     ----------
     lenders : ndarray of bool of shape (T,)
     units : ndarray of shape (T,)
-        Unit of a new row's score.
+        Units of the scores of new rows.
     order : ndarray of shape (n,)
         Scores of all tasks in units of their task, see `by_task`.
     values : ndarray of shape (m,)
@@ -168,22 +182,21 @@ class Pool:
             Sorted by task and ascending within a task.
         lenders : ndarray of bool of shape (T,)
         least : float
-            See `credible_units`.
+            See `Units`.
         """
         lent = lenders[codes]
-        row_units, units = credible_units(
-            values[lent], weight[lent], codes[lent], len(lenders), least
-        )
+        depth = values[lent], weight[lent], codes[lent]
+        units = Units.of(*depth, len(lenders), least)
         scaled = values.copy()
         # Ascending already where scores have one sign; each then keeps its weight.
-        scaled[lent] = values[lent] / row_units
+        scaled[lent] /= units.without(*depth)
         scaled = scaled[np.lexsort((scaled, codes))]
         counts = np.bincount(codes, weight, len(lenders))
         share = weight[lent] / counts[codes[lent]]
         ascending = np.argsort(scaled[lent], kind="stable")
         mass = np.concatenate([[0.0], np.cumsum(share[ascending])])
         order = by_task(codes, scaled)
-        return cls(lenders, units, order, scaled[lent][ascending], mass)
+        return cls(lenders, units.of_tasks(), order, scaled[lent][ascending], mass)
 
     def shares(self, values: Array) -> Array:
         """Sum over the lenders of the share of their scores up to each value, (k,)."""

@@ -50,14 +50,13 @@ class Known(NamedTuple):
         """The calibration scores of tasks that have proper ones."""
         codes = calibration.codes
         lends = calibration.lends[codes]
+        codes = codes[lends]
         scores = calibration.scores[lends]
-        scaled, units = calibration.scaled()
-        values = scaled[lends]
+        weight = calibration.weight[lends]
+        values = calibration.scaled(scores, weight, codes)
         size = float(np.sqrt(np.mean(values**2))) if len(values) else 1.0
         size = size if size > 0.0 else 1.0
-        weight = calibration.weight[lends]
-        unit = units * size
-        return cls(scores, values / size, weight, codes[lends], unit)
+        return cls(scores, values / size, weight, codes, calibration.units() * size)
 
     def joined(self, other: Known) -> Known:
         """These tasks, then those of another calibration."""

@@ -48,8 +48,8 @@ from manyone._types import Array, Codes, Mask
 from manyone.calibration.borrowing import (
     Ordered,
     Pool,
+    Units,
     by_task,
-    credible_units,
     like_sizes,
 )
 from manyone.calibration.dependence import calibration_weight
@@ -214,31 +214,36 @@ class Calibration:
         values = scores / self.sizes[codes]
         return stretched(values) if self.saturated else values
 
-    def scaled(self) -> tuple[Array, Array]:
-        """Scores (n,) in units of their task without the row; units (T,) of new scores."""
+    @cached_property
+    def _units(self) -> Units:
+        """Units of all tasks that lend, or of all if none does."""
         codes = self.codes
-        lent = self.lends[codes] | ~np.any(self.lends)
-        values = self.scores / self.sizes[codes]
-        row_units, units = credible_units(
-            values[lent], self.weight[lent], codes[lent], len(self.lends), self.least
-        )
-        values[lent] /= row_units
-        return values, units * self.sizes
+        lent = np.flatnonzero(self.lends[codes] | ~np.any(self.lends))
+        values = self.scores[lent] / self.sizes[codes[lent]]
+        n_tasks = len(self.lends)
+        return Units.of(values, self.weight[lent], codes[lent], n_tasks, self.least)
 
-    def pooled(self) -> tuple[Array, Array, Array]:
+    def units(self) -> Array:
+        """Units of the scores of new rows, shape (T,)."""
+        return self._units.of_tasks() * self.sizes
+
+    def scaled(self, scores: Array, weight: Array, codes: Codes) -> Array:
+        """Left-out scores (n,) in units of their task (n,) without the row."""
+        values = scores / self.sizes[codes]
+        return values / self._units.without(values, weight, codes)
+
+    def pooled(self) -> tuple[Array, Array]:
         """Scores of all tasks that lend, or of all if none does, in units of their task.
 
         Returns
         -------
         scores, weight : ndarray of shape (m,)
             Ascending.
-        units : ndarray of shape (T,)
-            Of the scores of new rows.
         """
-        values, units = self.scaled()
+        values = self.scaled(self.scores, self.weight, self.codes)
         lent = np.flatnonzero(self.lends[self.codes] | ~np.any(self.lends))
         ascending = lent[np.argsort(values[lent], kind="stable")]
-        return values[ascending], self.weight[ascending], units
+        return values[ascending], self.weight[ascending]
 
     @property
     def least(self) -> float:

@@ -42,6 +42,7 @@ from manyone.fitting.sources import refuse_whole_rows
 from manyone.fitting.views import (
     GivenScores,
     combined,
+    combined_left_out,
     enrolled_views,
     forgotten_views,
 )
@@ -274,14 +275,15 @@ class CombinedOneClass(Updates, OneClassEstimator, BaseComposition):
 
         NaN for known outliers; None where a view has kept none.
         """
-        scorer = combined_scorer(self.solution_)
-        values = []
-        for view, tail in zip(self.views_.values(), scorer.tails, strict=True):
-            if view.solution_.left_out is None:
-                return None
-            values.append(tail.value(_left_out(view, rows), rows.codes))
-        scores = scorer.combine(np.column_stack(values))
-        return np.where(rows.outlier, np.nan, scores)
+        views = self.views_.values()
+        if any(view.solution_.left_out is None for view in views):
+            return None
+        return combined_left_out(
+            combined_scorer(self.solution_),
+            [view.calibration_ for view in views],
+            [_left_out(view, rows) for view in views],
+            rows,
+        )
 
     # ------------------------------------------------------------------------------------- scoring
 

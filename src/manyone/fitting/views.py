@@ -66,20 +66,42 @@ class JudgeViews(IntoTails):
     ----------
     judges : tuple of Judge
         Of the views.
+    calibrations : tuple of Calibration
+        Of the views.
     scorer : CombinedScorer
     """
 
     judges: tuple[Judge, ...]
+    calibrations: tuple[Calibration, ...]
     scorer: CombinedScorer
 
     def of(self, rows: CodedRows) -> Tails:
         """Combined left-out scores of rows whose tasks are numbers."""
-        pairs = zip(self.judges, self.scorer.tails, strict=True)
-        values = [tail.value(judge.judged(rows), rows.codes) for judge, tail in pairs]
-        scores = self.scorer.combine(np.column_stack(values))
-        scores = np.where(rows.outlier, np.nan, scores)
+        left_out = [judge.judged(rows) for judge in self.judges]
+        scores = combined_left_out(self.scorer, self.calibrations, left_out, rows)
         seen = seen_scores(scores, rows, self.scorer.own)
         return Tails.known(scores, rows, len(self.scorer.tails[0].spread), seen)
+
+
+def combined_left_out(
+    scorer: CombinedScorer,
+    calibrations: Sequence[Calibration],
+    left_out: Sequence[Array],
+    rows: CodedRows,
+) -> Array:
+    """Scores (n,) of rows that no view has seen, from those (n,) of each view.
+
+    A row that is far out makes the unit of its task large. New rows have no part in
+    units, so a row that was left out has none in its own. NaN for known outliers.
+    """
+    values = [
+        tail.pooled_value(calibration.scaled(scores, rows.weight, rows.codes))
+        for tail, calibration, scores in zip(
+            scorer.tails, calibrations, left_out, strict=True
+        )
+    ]
+    scores = scorer.combine(np.column_stack(values))
+    return np.where(rows.outlier, np.nan, scores)
 
 
 def combined(
@@ -104,13 +126,14 @@ def combined(
         far = view.solution_.scorer.far()
         known = view.calibration_
         codes = np.repeat(np.arange(len(view.tasks_)), np.diff(known.starts))
-        pool, weight, units = known.pooled()
-        tails.append(Tail.of(pool, weight, units, far))
+        tails.append(Tail.of(*known.pooled(), known.units(), far))
         able.append(weight_of(known.scores, codes, known.weight, far))
     counts = relative_weights(able) if weights is None else weights
     solutions = tuple(view.solution_ for view in views)
     scorer = CombinedScorer(solutions, tuple(tails), counts)
-    return _calibrated(scorer, source.reduce(JudgeViews(tuple(judges), scorer)))
+    calibrations = tuple(view.calibration_ for view in views)
+    judge_views = JudgeViews(tuple(judges), calibrations, scorer)
+    return _calibrated(scorer, source.reduce(judge_views))
 
 
 def _calibrated(scorer: CombinedScorer, tails: Tails) -> Combined:
@@ -145,7 +168,8 @@ def enrolled_views(
     scorer = _changed(combined_scorer(solution), views, codes)
     tails = solution.state
     assert isinstance(tails, Tails)
-    added = JudgeViews(tuple(judges), scorer).of(more)
+    calibrations = tuple(view.calibration_ for view in views)
+    added = JudgeViews(tuple(judges), calibrations, scorer).of(more)
     return _calibrated(scorer, tails.recoded(codes).merged(added))
 
 
@@ -182,7 +206,7 @@ def _changed(
     new = codes[stays]
     tails = []
     for view, tail in zip(views, scorer.tails, strict=True):
-        spread = view.calibration_.pooled()[2].copy()
+        spread = view.calibration_.units()
         spread[new] = tail.spread[stays]
         state = view.solution_.state
         if isinstance(state, Sums):

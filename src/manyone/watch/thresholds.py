@@ -69,7 +69,8 @@ def anchors_of(calibration: Calibration, offset: Array, rate: float) -> Anchors:
     """Anchors of all tasks; a task with too few scores borrows those of all, in its own units."""
     n_tasks = len(offset)
     scores = np.full((n_tasks, WINDOW), np.nan)
-    pool, weight, units = calibration.pooled()
+    pool, weight = calibration.pooled()
+    units = calibration.units()
     pool = _thinned(np.repeat(pool, _whole(weight)))
     too_few = calibration.too_few(rate)
     for t in range(n_tasks):
