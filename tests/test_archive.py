@@ -353,5 +353,4 @@ def test_every_rule_is_about_a_field():
     model_files._register_methods()
     for entry in _BY_NAME.values():
         assert set(entry.rules) <= set(entry.kinds), entry.name
-        for group in entry.together:
-            assert group <= set(entry.kinds), entry.name
+        assert entry.fitted <= set(entry.kinds), entry.name

@@ -478,11 +478,9 @@ _ESTIMATOR_RULES = {
     "calibration_": "T",
     "training_": "T",
 }
-_FITTED = frozenset(
-    (
-        *("tasks_", "solution_", "n_features_in_", "label_columns_"),
-        *("offset_", "promised_rate_"),
-    )
+_FITTED = (
+    *("tasks_", "solution_", "n_features_in_", "label_columns_"),
+    *("offset_", "promised_rate_"),
 )
 
 
@@ -504,22 +502,14 @@ def _check_table_model(model: TableModel, sizes: Sizes) -> None:
     if not hasattr(model, "model_"):
         return
     check_is_fitted(model.model_, "calibration_")
-    columns = model.encoder_.table()
-    same = columns.keys() == model.columns_.keys() and all(
-        columns[name].shape == model.columns_[name].shape
-        and columns[name].dtype.kind == model.columns_[name].dtype.kind
-        for name in columns
-    )
-    columns_of_rows = set(model.training_.columns)
-    if model.reference_ is None:
-        same = same and set(model.encoder_.used) <= columns_of_rows
-    if not same:
+    names = set(model.encoder_.used)
+    if model.reference_ is None and not names <= set(model.training_.columns):
         raise ModelFileError("the model has other columns than its encoder")
     past = model.training_.past
-    names = [] if past is None else list(past.names)
-    if model.encoder_.with_past != names:
+    past_names = [] if past is None else list(past.names)
+    if model.encoder_.with_past != past_names:
         raise ModelFileError("the model has the past of other columns than its encoder")
-    for name in names if model.reference_ is None else ():
+    for name in past_names if model.reference_ is None else ():
         if model.training_.columns[name].past is None:
             raise ModelFileError(f"the column {name!r} has no past")
 
@@ -564,7 +554,7 @@ def _register_methods() -> None:
                 cls,
                 _ESTIMATOR_RULES,
                 hints=_ATTRIBUTES,
-                together=(_FITTED,),
+                fitted=_FITTED,
                 check=_check_estimator,
             )
 
@@ -577,7 +567,7 @@ register(
         "weights_": NDArray[np.float64],
     },
     rules={**_ESTIMATOR_RULES, "weights_": "V", "estimators": ""},
-    together=(_FITTED,),
+    fitted=_FITTED,
     check=_check_estimator,
 )
 register(
@@ -595,7 +585,7 @@ register(
         "shrinkage_": float,
     },
     rules={"tasks_": "T!", "n_features_in_": "= d", "feature_names_in_": "d"},
-    together=(frozenset(("tasks_", "whitening_", "n_features_in_")),),
+    fitted=("tasks_", "whitening_", "n_features_in_"),
 )
 register(
     TaskHistory,
@@ -606,7 +596,7 @@ register(
         "feature_names_in_": "d",
         "past_": "T=E d=p",
     },
-    together=(frozenset(("tasks_", "past_", "n_features_in_")),),
+    fitted=("tasks_", "past_", "n_features_in_"),
 )
 register(
     TaskPipeline,
@@ -618,7 +608,7 @@ register(
         "sample_": Sample | None,
     },
     rules=dict.fromkeys(("steps", "steps_", "model_", "sample_"), ""),
-    together=(frozenset(("steps_", "model_", "label_columns_")),),
+    fitted=("steps_", "model_", "label_columns_"),
     check=_check_task_pipeline,
 )
 register(
@@ -630,11 +620,8 @@ register(
         "random_state": int | np.random.RandomState | None,
         "model_": OneClassEstimator,
         "encoder_": Encoder,
-        "columns_": _Texts,
         "tasks_": Labels,
         "unknown_": UnknownTasks,
-        "n_rows_": int,
-        "task_rows_": NDArray[np.intp],
         "training_": TrainingTable,
         "reference_": Reference | None,
         "history": str | int | None,
@@ -646,19 +633,13 @@ register(
         "tasks_": "T!",
         "encoder_": "T d=D",
         "unknown_": "d",
-        "task_rows_": "T",
         "training_": "T",
         "reference_": "T D",
         "method": "",
     },
-    together=(
-        frozenset(
-            (
-                *("model_", "encoder_", "columns_", "tasks_", "unknown_"),
-                *("n_rows_", "task_rows_", "training_", "reference_"),
-                *("calibrated_", "choice_", "forward_"),
-            )
-        ),
+    fitted=(
+        *("model_", "encoder_", "tasks_", "unknown_", "training_", "reference_"),
+        *("calibrated_", "choice_", "forward_"),
     ),
     check=_check_table_model,
 )

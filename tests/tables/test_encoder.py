@@ -31,7 +31,7 @@ def encode(encoder, table, codes=None):
 
 
 def note(encoder, name):
-    table = encoder.table()
+    table = encoder.table
     (place,) = np.flatnonzero(table["name"] == name)
     return table["used"][place], table["note"][place]
 
@@ -261,7 +261,7 @@ def test_dates_give_cycles_only():
     np.testing.assert_allclose(
         encode(encoder, later), encode(encoder, table), atol=1e-9
     )
-    assert encoder.table()["features"].tolist() == [4]
+    assert encoder.table["features"].tolist() == [4]
 
 
 def test_rare_levels_are_one_and_new_levels_another():

@@ -182,7 +182,8 @@ def in_time(**changes):
 def test_blocks_of_time_set_the_thresholds():
     train, test = walks()
     model = in_time().fit(train)
-    _, Z = model._encoded()
+    training = model.training_
+    Z = model.encoder_.encode(training.columns, training.codes())
     blocks = TimeBlocks(model.training_.times, forward=100)
     alone = (
         clone(FAST)

@@ -38,7 +38,7 @@ class Entry:
         Annotations of attributes that the class does not annotate, or too loosely.
     rules : dict
         See :mod:`manyone.files.shapes`.
-    together : tuple of sets of str
+    fitted : set of str
         Attributes of an estimator that are all there, or none of them.
     check : callable or None
     """
@@ -47,7 +47,7 @@ class Entry:
     cls: type
     hints: Mapping[str, Hint]
     rules: Mapping[str, str]
-    together: tuple[frozenset[str], ...]
+    fitted: frozenset[str]
     check: Check | None
 
     @property
@@ -114,9 +114,8 @@ class Entry:
             if not fits(item, self.kinds[name]):
                 kind = type(item).__name__
                 raise ModelFileError(f"{self.name}.{name} may not be a {kind}")
-        for group in self.together:
-            if 0 < len(group & names) < len(group):
-                raise ModelFileError(f"{self.name} is fitted in part")
+        if 0 < len(self.fitted & names) < len(self.fitted):
+            raise ModelFileError(f"{self.name} is fitted in part")
         if not self.is_estimator:
             return self.cls(**state)
         value: Any = object.__new__(self.cls)
@@ -168,7 +167,7 @@ def register(
     *,
     name: str | None = None,
     hints: Mapping[str, Hint] | None = None,
-    together: tuple[frozenset[str], ...] = (),
+    fitted: Iterable[str] = (),
     check: Check | None = None,
 ) -> None:
     """Let files hold a type, under a name that never changes.
@@ -177,7 +176,7 @@ def register(
     ----------
     cls : type
         A dataclass or an estimator.
-    rules, hints, together, check
+    rules, hints, fitted, check
         See :class:`Entry`.
     name : str or None
         None: that of the class.
@@ -185,7 +184,7 @@ def register(
     name = cls.__name__ if name is None else name
     if name in _BY_NAME and _BY_NAME[name].cls is not cls:
         raise ValueError(f"{name!r} names {_BY_NAME[name].cls} in files already.")
-    entry = Entry(name, cls, hints or {}, rules or {}, together, check)
+    entry = Entry(name, cls, hints or {}, rules or {}, frozenset(fitted), check)
     _BY_NAME[name] = entry
     _BY_TYPE[cls] = entry
 

@@ -122,9 +122,14 @@ class Encoder:
         return cls(decisions, linear, indicators, source, lone, fill)
 
     @cached_property
+    def kinds(self) -> dict[str, str]:
+        """Kinds of the columns that are used, by name, in their order."""
+        return {each.name: each.kind for each in self.decisions if each.map is not None}
+
+    @cached_property
     def used(self) -> list[str]:
-        """Names of the columns that are used."""
-        return [each.name for each in self.decisions if each.map is not None]
+        """Names of these columns."""
+        return list(self.kinds)
 
     @cached_property
     def maps(self) -> tuple[Map, ...]:
@@ -350,6 +355,7 @@ class Encoder:
             for decision in used
         }
 
+    @cached_property
     def table(self) -> dict[str, Labels]:
         """Everything that was decided, column by column."""
         rows = [

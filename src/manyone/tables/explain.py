@@ -13,6 +13,7 @@ from scipy.spatial.distance import cdist
 
 from manyone._types import Array, Codes, Labels, Mask
 from manyone.alerts.evidence import ENOUGH_FOR_DEPTH, depth_pvalues
+from manyone.data.labels import find
 from manyone.data.rows import MISSING
 from manyone.estimators.combined import CombinedOneClass
 from manyone.metric.reasons import find_reasons, precision
@@ -85,13 +86,15 @@ class Reference:
     @classmethod
     def of(cls, model: TableModel) -> Reference:
         """The training rows of a model."""
-        codes, X = model._encoded()
-        normal = np.flatnonzero(~model.training_.outlier)
+        training = model.training_
+        codes = find(training.labels, model.tasks_)[0]
+        X = model.encoder_.encode(training.columns, codes)
+        normal = np.flatnonzero(~training.outlier)
         kept = normal[np.argsort(codes[normal], kind="stable")]
         X = X[kept]
         codes = codes[kept]
         metric = task_whitenings(X, codes, np.ones(len(X)), len(model.tasks_), *_PRIORS)
-        numbers = model.training_.numbers[kept]
+        numbers = training.numbers[kept]
         return cls(X, codes, numbers, metric, X.min(axis=0), X.max(axis=0))
 
     def without_rows(self) -> Reference:

@@ -16,7 +16,6 @@ from sklearn.utils.validation import check_is_fitted, check_scalar
 
 from manyone._types import Anomalies, Array, Codes, Labels, Mask
 from manyone.calibration.together import left_out_pvalues
-from manyone.data.labels import find
 from manyone.data.rows import MISSING
 from manyone.estimators.base import OneClassEstimator
 from manyone.messages import plural, warn_user
@@ -216,12 +215,9 @@ class TableModel(OutlierMixin, BaseEstimator):
         used = {name: found.training.columns[name] for name in encoder.used}
         self.model_ = found.model
         self.encoder_ = encoder
-        self.columns_ = encoder.table()
         self.tasks_ = found.tasks
         self.unknown_ = found.unknown
         self.choice_ = found.choice
-        self.n_rows_ = found.training.n_rows
-        self.task_rows_ = found.training.task_rows(found.tasks)
         self.training_ = replace(found.training, columns=used)
         self.reference_: Reference | None = None
         self.__dict__.pop("_explained_by", None)
@@ -232,9 +228,26 @@ class TableModel(OutlierMixin, BaseEstimator):
         return self
 
     @property
+    def columns_(self) -> dict[str, Labels]:
+        """What was decided about each column."""
+        check_is_fitted(self)
+        return self.encoder_.table
+
+    @property
+    def n_rows_(self) -> int:
+        """Rows of the table."""
+        check_is_fitted(self)
+        return self.training_.n_rows
+
+    @property
+    def task_rows_(self) -> Codes:
+        """Rows of the table by task, shape (T,)."""
+        check_is_fitted(self)
+        return self.training_.task_rows(self.tasks_)
+
+    @property
     def feature_names_in_(self) -> NDArray[np.object_]:
         """Names of the columns that could be features, used or not."""
-        check_is_fitted(self)
         return self.columns_["name"].astype(object)
 
     @property
@@ -246,11 +259,6 @@ class TableModel(OutlierMixin, BaseEstimator):
     def promised_rate_(self) -> float:
         """The alarm rate asked for, or the lowest that the training rows allow."""
         return float(self.model_.alarm_rate_.max())
-
-    def _encoded(self) -> tuple[Codes, Array]:
-        """Task numbers (n,) of the training rows that were kept, and the rows encoded (n, D)."""
-        codes = find(self.training_.labels, self.tasks_)[0]
-        return codes, self.encoder_.encode(self.training_.columns, codes)
 
     def _set_rate(self, alarm_rate: float) -> None:
         with quietly():

@@ -48,8 +48,7 @@ def needed_values(
         return needed
     verdict = _alarms(model, columns, codes)
     start = np.where(np.isnan(found.number), found.expected_number, found.number)
-    low = dict(zip(model.columns_["name"], model.columns_["low"], strict=True))
-    high = dict(zip(model.columns_["name"], model.columns_["high"], strict=True))
+    decisions = {each.name: each for each in model.encoder_.decisions}
     for name in np.unique(found.column.astype(str)).tolist():
         rows, ranks = np.nonzero((found.column == name) & np.isfinite(start))
         if len(rows) == 0:
@@ -62,7 +61,8 @@ def needed_values(
             other = {**part, name: part[name].with_values(values)}
             return _alarms(model, other, codes[rows]) != verdict[rows]
 
-        unit = max(high[name] - low[name], 1e-12 * abs(high[name]), 1e-300)
+        high = decisions[name].high
+        unit = max(high - decisions[name].low, 1e-12 * abs(high), 1e-300)
         expected = found.expected_number[rows, ranks]
         needed[rows, ranks] = _closest_change(
             changes, start[rows, ranks], expected, unit

@@ -171,12 +171,12 @@ def _column_gaps(
     n_tasks: int,
 ) -> Iterator[ColumnGaps]:
     """Missing values of each column in use, task by task, now and in training."""
-    for name in model.columns_["name"][model.columns_["used"]].tolist():
+    for name in model.encoder_.used:
         is_missing = np.isnan(read_column(frame.get_column(name)).values)
         was_missing = np.isnan(model.training_.columns[name].values)
         was_missing &= trained_codes >= 0
         yield ColumnGaps(
-            str(name),
+            name,
             np.bincount(codes[is_missing], minlength=n_tasks),
             np.bincount(trained_codes[was_missing], minlength=n_tasks),
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 import numpy as np
 
@@ -412,11 +412,7 @@ class FileColumns(TypedDict):
 
 def file_columns(model: TableModel) -> FileColumns:
     """How to read a text file for a model."""
-    names = model.columns_["name"].tolist()
-    pairs = zip(names, model.columns_["kind"].tolist(), strict=True)
-    kinds: dict[str, Kind] = {
-        name: kind for name, kind in pairs if name in model.encoder_.used
-    }
+    kinds = cast("dict[str, Kind]", model.encoder_.kinds.copy())
     kinds |= dict.fromkeys(model.task_columns, "text")
     time_formats = {}
     if model.time is not None and model.time_format_ is not None:

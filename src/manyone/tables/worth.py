@@ -127,14 +127,13 @@ def is_evidence(model: TableModel, answers: Answers) -> Mask:
 
 
 def _check_columns(model: TableModel, name: str, chosen: Mapping[str, object]) -> None:
-    columns = model.columns_
-    is_number = columns["used"] & (columns["kind"] == "number")
-    known = columns["name"][is_number].tolist()
+    kinds = model.encoder_.kinds
+    numeric = [column for column, kind in kinds.items() if kind == "number"]
     for column in chosen:
-        if column not in known:
+        if column not in numeric:
             raise ValueError(
                 f"{name}: {column!r} is no column of numbers that the model uses. "
-                f"These are {shortlist(known, 8)}."
+                f"These are {shortlist(numeric, 8)}."
             )
 
 
