@@ -51,7 +51,6 @@ STUDIES = (
     ("bench_together.py",),
     ("bench_transformers.py",),
     ("bench_two_layers.py",),
-    ("kill_commands.py",),
 )
 
 
