@@ -45,7 +45,6 @@ from manyone.selection.auto import AutoOneClass
 from manyone.tables import TableModel
 from manyone.tables.decisions import Decision
 from manyone.tables.encoder import Encoder
-from manyone.tables.explain import Reference
 from manyone.tables.forward import ForwardCheck
 from manyone.tables.frames import Column
 from manyone.tables.maps import (
@@ -58,6 +57,7 @@ from manyone.tables.maps import (
 )
 from manyone.tables.past import TablePast
 from manyone.tables.reading import TrainingTable
+from manyone.tables.reference import Reference
 from manyone.tables.unknown import UnknownTasks
 
 #: What files of models hold.

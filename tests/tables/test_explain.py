@@ -8,7 +8,8 @@ from fleets import machine_tables
 from manyone import CombinedOneClass, IndependentOCKSR, TableModel
 from manyone.metric.reasons import find_reasons, precision
 from manyone.metric.shrinkage import task_whitenings
-from manyone.tables.explain import Explanation, plain_text
+from manyone.tables.explain import Explanation
+from manyone.tables.wording import plain_text
 
 FAST = IndependentOCKSR(metric="adaptive", kernel="laplacian", width=3.0)
 NAMES = list("abcdefgh")

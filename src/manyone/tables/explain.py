@@ -2,41 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
-from manyone._types import Array, Codes, Labels, Mask
-from manyone.alerts.evidence import ENOUGH_FOR_DEPTH, depth_pvalues
-from manyone.data.labels import find
+from manyone._types import Array, Codes, Mask
 from manyone.data.rows import MISSING
 from manyone.estimators.combined import CombinedOneClass
 from manyone.metric.reasons import find_reasons, precision
-from manyone.metric.shrinkage import TaskWhitenings, task_whitenings
+from manyone.metric.shrinkage import TaskWhitenings
 from manyone.models.combined import combined_scorer
 from manyone.models.guards import column_range_in
 from manyone.progress import counted
 from manyone.tables.answers import Answers
 from manyone.tables.encoder import Encoder
-from manyone.tables.frames import Column, Columns, Frame, Table, like
+from manyone.tables.frames import Columns, Frame, Table, like
 from manyone.tables.gaps import completed
-from manyone.tables.maps import (
-    LEVEL_HEIGHT,
-    DateMap,
-    LevelMap,
-    Map,
-    NumberMap,
-    PastMap,
-    level_map,
-)
+from manyone.tables.maps import LEVEL_HEIGHT, PastMap
 from manyone.tables.needed import needed_values
 from manyone.tables.past import carried
 from manyone.tables.reading import claimed_tasks
+from manyone.tables.reference import Reference
+from manyone.tables.wording import Words, past_words, reason, words_of
 
 if TYPE_CHECKING:
     from manyone.tables.model import TableModel
@@ -47,118 +37,6 @@ _BLOCK = 2048
 _NEAREST = 3
 # Share of what is unusual about a row below which a column is no reason.
 _LITTLE = 0.01
-# What is written for a value that is not there.
-_MISSING = "missing"
-# Rows that the tasks' common scales and covariance count for beside a task's own.
-_PRIORS = (2.0, 20.0)
-# Parts of a task's rows that are held out in turn to see how far rows lie from it.
-_FOLDS = 5
-
-
-@dataclass(frozen=True, eq=False)
-class Reference:
-    """Normal rows that others are compared with.
-
-    Parameters
-    ----------
-    X : ndarray of shape (n, D)
-        Encoded, sorted by task; none where the model keeps no rows.
-    codes, numbers : ndarray of shape (n,)
-        Their tasks, and where they stood in the training table.
-    metric : TaskWhitenings
-        What rows of each task are like, shrunk to what all tasks are like.
-    low, high : ndarray of shape (D,)
-        Range of the rows.
-    kept_counts : ndarray of shape (T,) or None
-    kept_depths : ndarray of shape (m,) or None
-        What `counts` and `left_out_depths` were before the rows were dropped.
-    """
-
-    X: Array
-    codes: Codes
-    numbers: Codes
-    metric: TaskWhitenings
-    low: Array
-    high: Array
-    kept_counts: Codes | None = None
-    kept_depths: Array | None = None
-
-    @classmethod
-    def of(cls, model: TableModel) -> Reference:
-        """The training rows of a model."""
-        training = model.training_
-        codes = find(training.labels, model.tasks_)[0]
-        X = model.encoder_.encode(training.columns, codes)
-        normal = np.flatnonzero(~training.outlier)
-        kept = normal[np.argsort(codes[normal], kind="stable")]
-        X = X[kept]
-        codes = codes[kept]
-        metric = task_whitenings(X, codes, np.ones(len(X)), len(model.tasks_), *_PRIORS)
-        numbers = training.numbers[kept]
-        return cls(X, codes, numbers, metric, X.min(axis=0), X.max(axis=0))
-
-    def without_rows(self) -> Reference:
-        """What explains rows as before, and names no closest ones."""
-        return replace(
-            self,
-            X=self.X[:0],
-            codes=self.codes[:0],
-            numbers=self.numbers[:0],
-            kept_counts=self.counts,
-            kept_depths=self.left_out_depths,
-        )
-
-    @property
-    def counts(self) -> Codes:
-        """Rows of each task, shape (T,)."""
-        if self.kept_counts is not None:
-            return self.kept_counts
-        return np.bincount(self.codes, minlength=len(self.metric.mean))
-
-    @cached_property
-    def has_depth(self) -> Mask:
-        """Tasks with rows enough to tell how far their further rows lie, shape (T,)."""
-        return np.asarray(self.counts >= ENOUGH_FOR_DEPTH)
-
-    @cached_property
-    def left_out_depths(self) -> Array:
-        """Distances of rows of those tasks from their task without them, shape (m,).
-
-        A fifth of each task's rows, one after the other, is held out at a time.
-        """
-        if self.kept_depths is not None:
-            return self.kept_depths
-        n_tasks = len(self.metric.mean)
-        counts = self.counts
-        starts = np.cumsum(counts) - counts
-        place = np.arange(len(self.codes)) - starts[self.codes]
-        speaks = self.has_depth[self.codes]
-        fold = np.where(speaks, place * _FOLDS // counts[self.codes], -1)
-        depths = np.empty(len(self.codes))
-        for number in range(_FOLDS if speaks.any() else 0):
-            held_out = fold == number
-            X = self.X[~held_out]
-            weight = np.ones(len(X))
-            metric = task_whitenings(
-                X, self.codes[~held_out], weight, n_tasks, *_PRIORS
-            )
-            depths[held_out] = _depths(metric, self.X[held_out], self.codes[held_out])
-        return depths[speaks]
-
-    def depth_pvalues(self, depth: Array, codes: Codes) -> Array:
-        """P-values of distances of rows from their tasks, each of shape (n,)."""
-        tells = np.where(self.has_depth, self.counts, 0)
-        tasks = np.repeat(np.arange(len(tells)), tells)
-        return depth_pvalues(depth, codes, self.left_out_depths, tasks)
-
-    def depths(self, Z: Array, codes: Codes) -> Array:
-        """Distances of encoded rows (n, D) from their tasks, shape (n,)."""
-        return _depths(self.metric, Z, codes)
-
-
-def _depths(metric: TaskWhitenings, X: Array, codes: Codes) -> Array:
-    """Length of each row in the metric of its task, shape (n,)."""
-    return np.asarray(np.linalg.norm(metric.apply(X, codes), axis=1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,23 +89,11 @@ class Explanation:
         """Each reason as a text, shape (n, k), those that say something first."""
         tells = self.tells
         texts = np.full(self.column.shape, "", dtype=object)
-        for row in range(len(texts)):
-            for place, rank in enumerate(np.flatnonzero(tells[row]).tolist()):
-                texts[row, place] = self.sentence[row, rank] or _sentence(
-                    str(self.column[row, rank]),
-                    str(self.value[row, rank]),
-                    str(self.expected[row, rank]),
-                )
+        for row, rank in np.argwhere(tells).tolist():
+            texts[row, tells[row, :rank].sum()] = self.sentence[row, rank] or reason(
+                self.column[row, rank], self.value[row, rank], self.expected[row, rank]
+            )
         return texts
-
-
-def _sentence(name: str, value: str, expected: str) -> str:
-    """A reason; it begins with the name of the column."""
-    if value == _MISSING:
-        return f"{name} is empty (usually about {expected})"
-    if expected == _MISSING:
-        return f"{name} = {value} (usually empty)"
-    return f"{name} = {value}, expected about {expected}"
 
 
 def alarm_reasons(
@@ -275,12 +141,16 @@ def explain_rows(
         stop = min(start + _BLOCK, len(frame))
         block = frame if len(frame) <= _BLOCK else frame[start:stop]
         parts.append(_explain_block(model, block, codes[start:stop], top))
-    return Explanation(*map(np.concatenate, zip(*parts, strict=True)))
+    joined = {
+        field.name: np.concatenate([getattr(part, field.name) for part in parts])
+        for field in fields(Explanation)
+    }
+    return Explanation(**joined)
 
 
 def _explain_block(
     model: TableModel, frame: Frame, codes: Codes, top: int
-) -> tuple[Labels, ...]:
+) -> Explanation:
     encoder = model.encoder_
     reference = model._reference()
     metric = reference.metric
@@ -318,63 +188,55 @@ def _explain_block(
     outside[silent] = 0.0
     order = np.lexsort((-gain, silent, -outside))[:, :top]
     share = gain / np.maximum(gain.sum(axis=1, keepdims=True), 1e-300)
-    names = np.array(encoder.used, dtype=object)
-    value = np.empty(order.shape, dtype=object)
-    expected = np.empty(order.shape, dtype=object)
-    value_number = np.full(order.shape, np.nan)
-    expected_number = np.full(order.shape, np.nan)
-    sentence = np.full(order.shape, "", dtype=object)
-    deviation = np.abs(Z - reasons.expected)
-    deviation /= np.maximum(metric.scale[own], 1e-9)
+    scale = np.maximum(metric.scale[own], 1e-9)
+    deviation = np.abs(Z - reasons.expected) / scale
+    words = np.empty((*order.shape, len(Words._fields)), dtype=object)
     for place in np.unique(order).tolist():
         rows, ranks = np.nonzero(order == place)
-        column = columns[names[place]]
+        name = encoder.used[place]
+        column = columns[name].take(rows)
         column_map = encoder.maps[place]
         own_places = slice(encoder.starts[place], encoder.starts[place + 1])
-        coordinates = reasons.expected[rows, own_places]
-        value[rows, ranks] = value_texts(column, rows)
-        texts = expected_texts(column_map, column.kind, coordinates)
-        no_value = usually_empty[rows, place]
-        expected[rows, ranks] = np.where(no_value, _MISSING, texts)
-        level = level_map(column_map)
-        if level is not None and column.kind == "number":
-            value_number[rows, ranks] = column.values[rows]
-            undone = level.undo(coordinates[:, :1])
-            expected_number[rows, ranks] = np.where(no_value, np.nan, undone)
-        if isinstance(column_map, PastMap):
-            said = np.flatnonzero(~is_empty[rows, place])
-            past = carried(frame, names[place])
-            assert past is not None
-            parts = (*column_map.parts, "swing")
-            # Beyond all swings that were seen nothing else needs to be unusual.
-            swings = Z[rows[said], own_places][:, -1] > 0.0
-            worst = deviation[rows[said], own_places].argmax(axis=1)
-            blamed = np.where(swings, len(parts) - 1, worst).tolist()
-            told = past_texts(
-                names[place],
-                column.values[rows[said]],
-                past[rows[said]],
-                [parts[part] for part in blamed],
+        column_words = words_of(
+            column,
+            column_map,
+            reasons.expected[rows, own_places],
+            usually_empty[rows, place],
+        )
+        past = carried(frame, name)
+        if isinstance(column_map, PastMap) and past is not None:
+            blamed = _blamed_parts(
+                column_map, Z[rows, own_places], deviation[rows, own_places]
             )
-            for line, about in zip(said.tolist(), told, strict=True):
-                if about is not None:
-                    value[rows[line], ranks[line]] = about.value
-                    expected[rows[line], ranks[line]] = about.expected
-                    sentence[rows[line], ranks[line]] = about.sentence
-                    number = column.values[rows[line]]
-                    value_number[rows[line], ranks[line]] = number
-                    expected_number[rows[line], ranks[line]] = about.expected_number
-    return (
-        names[order],
-        value,
-        expected,
-        value_number,
-        expected_number,
-        np.take_along_axis(share, order, axis=1),
-        _views(model, Z, codes, outside.max(axis=1, initial=0.0) > 0.0),
-        _nearest(reference, Z, own),
-        sentence,
+            about_past = past_words(name, column.values, past[rows], blamed)
+            column_words = [
+                plain if unusual is None or empty else unusual
+                for plain, unusual, empty in zip(
+                    column_words, about_past, is_empty[rows, place], strict=True
+                )
+            ]
+        words[rows, ranks] = column_words
+    value, expected, number, expected_number, sentence = np.moveaxis(words, -1, 0)
+    return Explanation(
+        column=np.array(encoder.used, dtype=object)[order],
+        value=value,
+        expected=expected,
+        number=number.astype(np.float64),
+        expected_number=expected_number.astype(np.float64),
+        share=np.take_along_axis(share, order, axis=1),
+        view=_views(model, Z, codes, outside.max(axis=1, initial=0.0) > 0.0),
+        nearest=_nearest(reference, Z, own),
+        sentence=sentence,
     )
+
+
+def _blamed_parts(column_map: PastMap, Z: Array, deviation: Array) -> list[str]:
+    """What is most unusual about rows, by their coordinates (n, width) of a column."""
+    parts = (*column_map.parts, "swing")
+    worst = deviation.argmax(axis=1)
+    # Beyond all swings that were seen nothing else needs to be unusual.
+    worst[Z[:, -1] > 0.0] = len(parts) - 1
+    return [parts[place] for place in worst.tolist()]
 
 
 def _empty_columns(encoder: Encoder, Z: Array) -> Mask:
@@ -442,91 +304,3 @@ def _nearest(reference: Reference, Z: Array, codes: Codes) -> Texts:
         numbers = reference.numbers[own][closest]
         texts[task_rows] = [", ".join(map(str, line)) for line in numbers.tolist()]
     return texts
-
-
-def value_texts(column: Column, rows: Codes) -> list[str]:
-    """Values of some rows as a user writes them."""
-    values = column.values[rows].tolist()
-    if column.levels is not None:
-        return [_MISSING if v != v else str(column.levels[int(v)]) for v in values]
-    return [_MISSING if v != v else _text(v, column.kind) for v in values]
-
-
-def _text(value: float, kind: str) -> str:
-    if kind == "boolean":
-        return "true" if value > 0.5 else "false"
-    if kind == "date":
-        return str(np.datetime64(int(value), "s")).replace("T", " ")
-    return plain_text(value, 6)
-
-
-def plain_text(value: float, digits: int) -> str:
-    """A number to some digits, or to the unit if it has more before its point."""
-    text = format(value, f".{digits}g")
-    return format(value, ".0f") if "e+" in text and abs(value) < 1e15 else text
-
-
-class PastTexts(NamedTuple):
-    """What is unusual about the past of a column."""
-
-    value: str
-    expected: str
-    sentence: str
-    expected_number: float = np.nan
-
-
-def past_texts(
-    name: str, values: Array, past: Array, parts: Sequence[str]
-) -> list[PastTexts | None]:
-    """What is unusual about rows, in words; None where it is their values.
-
-    Parameters
-    ----------
-    name : str
-        Of the column.
-    values : ndarray of shape (n,)
-    past : ndarray of shape (n, 3)
-        Difference, swing, and rows without a movement.
-    parts : sequence of str
-        Which of `PARTS`, or "swing", is unusual about each row.
-    """
-    texts: list[PastTexts | None] = []
-    for value, (difference, swing, still), part in zip(
-        values.tolist(), past.tolist(), parts, strict=True
-    ):
-        recent = plain_text(value - difference, 3)
-        now = plain_text(value, 6)
-        if part == "difference" and difference:
-            verb = "rose" if difference > 0 else "fell"
-            by = plain_text(abs(difference), 3)
-            sentence = f"{name} {verb} by {by} from its recent {recent}"
-            texts.append(PastTexts(now, recent, sentence, value - difference))
-        elif part == "swing" and swing < 0 and still > 1:
-            sentence = f"{name} has not moved for {still:.0f} rows"
-            texts.append(PastTexts(f"{now} for {still:.0f} rows", "moves", sentence))
-        elif part == "swing":
-            times = plain_text(np.exp(swing), 2)
-            sentence = f"{name} swings {times} times as much as usual"
-            texts.append(PastTexts(f"{times} times its steps", "usual steps", sentence))
-        else:
-            texts.append(None)
-    return texts
-
-
-def expected_texts(one: Map, kind: str, coordinates: Array) -> list[str]:
-    """What a column was expected to be, from its coordinates (n, width)."""
-    if isinstance(one, PastMap):
-        level = level_map(one)
-        if level is None:
-            return ["a number"] * len(coordinates)
-        return expected_texts(level, kind, coordinates[:, :1])
-    if isinstance(one, NumberMap):
-        texts = one.undo(coordinates).tolist()
-        return [
-            _text(v, kind) if kind == "boolean" else plain_text(v, 3) for v in texts
-        ]
-    if isinstance(one, LevelMap):
-        names = one.names()
-        return [names[k] for k in coordinates[:, :-1].argmax(axis=1)]
-    assert isinstance(one, DateMap)
-    return one.moments(coordinates)

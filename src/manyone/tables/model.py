@@ -22,7 +22,7 @@ from manyone.messages import plural, warn_user
 from manyone.tables.answers import Answers, answer_rows, as_output, thresholds_of
 from manyone.tables.errors import SkippedRowsWarning
 from manyone.tables.evaluation import evaluate_answers
-from manyone.tables.explain import Reference, alarm_reasons, explanation_table
+from manyone.tables.explain import alarm_reasons, explanation_table
 from manyone.tables.fitting import Fitted, fit_again, fit_table, quietly
 from manyone.tables.forward import ForwardCheck, check_forward
 from manyone.tables.frames import (
@@ -50,6 +50,7 @@ from manyone.tables.reading import (
     labels_like,
     read_training,
 )
+from manyone.tables.reference import Reference
 from manyone.tables.sampling import kept_rows, with_more_rows
 from manyone.tables.worth import Worth, is_evidence
 

@@ -21,7 +21,6 @@ from manyone.models.resemblance import Resemblance
 from manyone.page.fleet import Drift, FleetReport, Relations, moment
 from manyone.page.fleet_page import fleet_page
 from manyone.page.html import Cell, Row, Table
-from manyone.tables.explain import plain_text
 from manyone.tables.frames import read_column
 from manyone.tables.incidents import (
     MOST_EXPLAINED,
@@ -30,6 +29,7 @@ from manyone.tables.incidents import (
     tasks_of,
 )
 from manyone.tables.summary import looked_for, summary_of
+from manyone.tables.wording import plain_text
 
 if TYPE_CHECKING:
     from manyone.tables.model import TableModel

@@ -1,0 +1,156 @@
+"""Values, what was expected of them, and what is unusual about them, as a user writes it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from manyone._types import Array, Mask
+from manyone.tables.frames import Column
+from manyone.tables.maps import DateMap, LevelMap, Map, level_map
+
+#: What is written for a value that is not there.
+NO_VALUE = "missing"
+
+
+class Words(NamedTuple):
+    """A value of a column beside the one that was expected.
+
+    Attributes
+    ----------
+    value, expected : str
+    number, expected_number : float
+        The same of columns of numbers; NaN elsewhere, and where there is none.
+    sentence : str
+        What is unusual about the past of the value; empty where it is the value itself.
+    """
+
+    value: str
+    expected: str
+    number: float
+    expected_number: float
+    sentence: str = ""
+
+
+def words_of(
+    column: Column, column_map: Map, coordinates: Array, is_usually_empty: Mask
+) -> list[Words]:
+    """Values of rows beside those that were expected.
+
+    Parameters
+    ----------
+    column : Column
+        Of the rows.
+    column_map : map
+    coordinates : ndarray of shape (n, width)
+        That were expected.
+    is_usually_empty : ndarray of bool of shape (n,)
+        Where no value was expected.
+    """
+    values = _value_texts(column)
+    expected = np.where(
+        is_usually_empty,
+        NO_VALUE,
+        _expected_texts(column_map, column.kind, coordinates),
+    ).tolist()
+    number = np.full(len(values), np.nan)
+    expected_number = number
+    level = level_map(column_map)
+    if level is not None and column.kind == "number":
+        number = column.values
+        undone = level.undo(coordinates[:, :1])
+        expected_number = np.where(is_usually_empty, np.nan, undone)
+    return [
+        Words(*each)
+        for each in zip(
+            values, expected, number.tolist(), expected_number.tolist(), strict=True
+        )
+    ]
+
+
+def past_words(
+    name: str, values: Array, past: Array, parts: Sequence[str]
+) -> list[Words | None]:
+    """What is unusual about the past of rows; None where it is their values.
+
+    Parameters
+    ----------
+    name : str
+        Of the column.
+    values : ndarray of shape (n,)
+    past : ndarray of shape (n, 3)
+        Difference, swing, and rows without a movement.
+    parts : sequence of str
+        Which of `PARTS`, or "swing", is unusual about each row.
+    """
+    words: list[Words | None] = []
+    for value, (difference, swing, still), part in zip(
+        values.tolist(), past.tolist(), parts, strict=True
+    ):
+        now = plain_text(value, 6)
+        if part == "difference" and difference:
+            recent = plain_text(value - difference, 3)
+            verb = "rose" if difference > 0 else "fell"
+            by = plain_text(abs(difference), 3)
+            sentence = f"{name} {verb} by {by} from its recent {recent}"
+            words.append(Words(now, recent, value, value - difference, sentence))
+        elif part == "swing" and swing < 0 and still > 1:
+            rows = f"for {still:.0f} rows"
+            sentence = f"{name} has not moved {rows}"
+            words.append(Words(f"{now} {rows}", "moves", value, np.nan, sentence))
+        elif part == "swing":
+            times = f"{plain_text(np.exp(swing), 2)} times"
+            sentence = f"{name} swings {times} as much as usual"
+            steps = f"{times} its steps"
+            words.append(Words(steps, "usual steps", value, np.nan, sentence))
+        else:
+            words.append(None)
+    return words
+
+
+def reason(name: str, value: str, expected: str) -> str:
+    """A reason; it begins with the name of the column."""
+    if value == NO_VALUE:
+        return f"{name} is empty (usually about {expected})"
+    if expected == NO_VALUE:
+        return f"{name} = {value} (usually empty)"
+    return f"{name} = {value}, expected about {expected}"
+
+
+def plain_text(value: float, digits: int) -> str:
+    """A number to some digits, or to the unit if it has more before its point."""
+    text = format(value, f".{digits}g")
+    return format(value, ".0f") if "e+" in text and abs(value) < 1e15 else text
+
+
+def _value_texts(column: Column) -> list[str]:
+    """Values as a user writes them."""
+    if column.levels is not None:
+        return [NO_VALUE if text is None else text for text in column.texts()]
+    return [
+        NO_VALUE if value != value else _text(value, column.kind, 6)
+        for value in column.values.tolist()
+    ]
+
+
+def _expected_texts(column_map: Map, kind: str, coordinates: Array) -> list[str]:
+    """What a column was expected to be, from its coordinates (n, width)."""
+    if isinstance(column_map, LevelMap):
+        names = column_map.names()
+        return [names[k] for k in coordinates[:, :-1].argmax(axis=1)]
+    if isinstance(column_map, DateMap):
+        return column_map.moments(coordinates)
+    level = level_map(column_map)
+    if level is None:
+        return ["a number"] * len(coordinates)
+    return [_text(value, kind, 3) for value in level.undo(coordinates[:, :1]).tolist()]
+
+
+def _text(value: float, kind: str, digits: int) -> str:
+    if kind == "boolean":
+        return "true" if value > 0.5 else "false"
+    if kind == "date":
+        return str(np.datetime64(int(value), "s")).replace("T", " ")
+    return plain_text(value, digits)
