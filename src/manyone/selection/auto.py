@@ -48,13 +48,13 @@ from manyone.selection.search import (
     preferred,
 )
 
-# Landmarks of all rows, and of each task that has more, where exact fits cost too much.
+# Landmarks of a joint model where an exact fit costs too much, or rows are not in memory.
 _LANDMARKS = 1000
+# Landmarks of each task that has more rows; the second where rows are not in memory.
 _TASK_LANDMARKS = 300
-# Rows that settings are chosen on where rows are not in memory; and landmarks there.
-SAMPLE_ROWS = 5000
-PASS_LANDMARKS = 1000
 _PASS_TASK_LANDMARKS = 100
+# Rows that settings are chosen on where rows are not in memory.
+SAMPLE_ROWS = 5000
 # Faults of each kind made from a row where two methods are compared by them.
 _TWINS = 8
 # What the table of methods shows.
@@ -176,7 +176,7 @@ class AutoOneClass(Delegating, RoutingState, OutlierMixin, BaseEstimator):
             "groups": groups,
         }
         if not in_memory(X) and not _is_small_map(X):
-            refuse_whole_rows(JointOCKSR(landmarks=PASS_LANDMARKS), groups)
+            refuse_whole_rows(JointOCKSR(landmarks=_LANDMARKS), groups)
             return self._fit_passes(sweep_of(X, task, outlier, sample_weight))
         rows, _, _ = training_rows(
             IndependentOCKSR(), X, task, outlier, sample_weight, groups
@@ -425,7 +425,7 @@ def _plan_strangers(
 ) -> tuple[MultiTaskOneClass, str]:
     """The best joint method that the rows leave time for, and what there is to say of it."""
     if n_rows is not None:
-        return JointOCKSR(landmarks=landmarks or PASS_LANDMARKS), ""
+        return JointOCKSR(landmarks=landmarks or _LANDMARKS), ""
     count = len(rows.codes)
     if landmarks is None and is_affordable(NonlinearOCKSR(), rows):
         return NonlinearOCKSR(), ""
