@@ -23,13 +23,9 @@ from manyone import CalibrationWarning, LinearOCKSR
 from manyone.datasets import DatasetNotFoundError, load_coil100, load_mnist
 from manyone.solvers.lasso_support import soft
 from manyone.solvers.linear import solve_linear
-from manyone.solvers.nonlinear import (
-    Descent,
-    TwoLayerProblem,
-    reduced_objective,
-    solve_nonlinear,
-)
+from manyone.solvers.nonlinear import reduced_objective, solve_nonlinear
 from manyone.solvers.sparse_group_lasso import solve_sparse_group_lasso
+from manyone.solvers.two_layers import Descent, TwoLayerProblem
 
 Array = NDArray[np.float64]
 SIZES = {"mnist": (10, 15), "coil100": (50, 7)}

@@ -9,7 +9,7 @@ from sklearn.preprocessing import normalize
 
 from manyone import JointOCKSR, NonlinearOCKSR, SparseOCKSR, tune
 from manyone.datasets import load_mnist
-from manyone.solvers.nonlinear import gram
+from manyone.solvers.two_layers import gram
 
 pytestmark = pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
 both = pytest.mark.parametrize("method", [NonlinearOCKSR, SparseOCKSR])

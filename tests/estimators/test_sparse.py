@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from manyone import SparseOCKSR
-from manyone.solvers.nonlinear import gram
 from manyone.solvers.sparse_group_lasso import solve_sparse_group_lasso
+from manyone.solvers.two_layers import gram
 
 pytestmark = pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
 

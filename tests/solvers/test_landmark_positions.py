@@ -8,7 +8,7 @@ from manyone.solvers.landmark_positions import (
     position_objective,
     solve_landmark_positions,
 )
-from manyone.solvers.nonlinear import gram
+from manyone.solvers.two_layers import gram
 
 RNG = np.random.default_rng(0)
 CODES = np.repeat([0, 1, 2, -1], 50)

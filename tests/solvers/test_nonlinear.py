@@ -7,18 +7,20 @@ import pytest
 from numpy.typing import NDArray
 from sklearn.kernel_ridge import KernelRidge
 
-from manyone.solvers import nonlinear as module
+from manyone.solvers import nonlinear, two_layers
 from manyone.solvers.nonlinear import (
+    NonlinearSolution,
+    reduced_objective,
+    second_layer,
+    solve_nonlinear,
+)
+from manyone.solvers.two_layers import (
     Descent,
     Evaluation,
-    NonlinearSolution,
     TwoLayerProblem,
     gram,
     in_units,
-    reduced_objective,
     respond,
-    second_layer,
-    solve_nonlinear,
     two_layer_problem,
 )
 
@@ -152,7 +154,8 @@ def test_reduced_objective_is_the_full_one_at_the_best_second_layer(
 def test_blocks_do_not_change_anything(
     monkeypatch: pytest.MonkeyPatch, block: int
 ) -> None:
-    monkeypatch.setattr(module, "_BLOCK", block)
+    for module in (nonlinear, two_layers):
+        monkeypatch.setattr(module, "BLOCK", block)
     Phi, R, W = make(2, n=30, T=4)
     value, gradient, _ = objective(Phi, R)(W, THETA)
     Y = Phi @ W

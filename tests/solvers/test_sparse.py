@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from manyone.solvers.nonlinear import Descent, TwoLayerProblem, two_layer_problem
 from manyone.solvers.sparse import (
     SparseObjective,
     SparseSolution,
@@ -14,6 +13,7 @@ from manyone.solvers.sparse import (
     sparse_strengths,
 )
 from manyone.solvers.sparse_group_lasso import solve_sparse_group_lasso
+from manyone.solvers.two_layers import Descent, TwoLayerProblem, two_layer_problem
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]

@@ -3,19 +3,15 @@
 import numpy as np
 import pytest
 
-from manyone.solvers.nonlinear import (
-    Descent,
-    reduced_objective,
-    solve_nonlinear,
-    two_layer_problem,
-)
+from manyone.solvers.nonlinear import reduced_objective, solve_nonlinear
 from manyone.solvers.sparse import (
     SparseObjective,
     solve_sparse,
     sparse_problem,
     sparse_strengths,
 )
-from manyone.solvers.two_layer_landmarks import landmark_objective, solve_nonlinear_on
+from manyone.solvers.two_layer_landmarks import landmark_objective
+from manyone.solvers.two_layers import Descent, two_layer_problem
 
 RNG = np.random.default_rng(0)
 N = 60
@@ -62,7 +58,7 @@ def test_all_rows_as_centres():
     for mine, theirs in zip(one, other, strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=1e-7, atol=1e-7)
     how = Descent(1e-9, 500)
-    few = solve_nonlinear_on(PROBLEM, 0.7, how, EVERY)
+    few = solve_nonlinear(PROBLEM, 0.7, how, EVERY)
     all_rows = solve_nonlinear(PROBLEM, 0.7, how)
     assert few.objective_path[-1] == pytest.approx(
         all_rows.objective_path[-1], rel=1e-5

@@ -23,12 +23,8 @@ from manyone.fitting.statistics import AddUp, solve_statistics
 from manyone.fitting.two_layers import Unseen, anchored, second_plan
 from manyone.models.guards import LeftOutGuard, Nearness
 from manyone.models.solution import Solution
-from manyone.solvers.nonlinear import (
-    NonlinearSolution,
-    TwoLayerProblem,
-    solve_nonlinear,
-)
-from manyone.solvers.two_layer_landmarks import solve_nonlinear_on
+from manyone.solvers.nonlinear import NonlinearSolution, solve_nonlinear
+from manyone.solvers.two_layers import TwoLayerProblem
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -196,10 +192,7 @@ class NonlinearOCKSR(TwoLayerModel):
         self, problem: TwoLayerProblem, centres: Codes | None
     ) -> tuple[NonlinearSolution, dict[str, object]]:
         started, how = self._start(problem)
-        if centres is None:
-            layers = solve_nonlinear(started, self.beta, how)
-        else:
-            layers = solve_nonlinear_on(started, self.beta, how, centres)
+        layers = solve_nonlinear(started, self.beta, how, centres)
         return layers, {"beta": layers.beta}
 
     def _sum_up(

@@ -24,7 +24,6 @@ from manyone.fitting.sparse import AddUpFolds, JudgeFolds, lasso_layer, summed
 from manyone.fitting.two_layers import anchored, second_plan
 from manyone.models.guards import LeftOutGuard, Nearness
 from manyone.models.solution import Solution
-from manyone.solvers.nonlinear import TwoLayerProblem
 from manyone.solvers.sparse import (
     SparseSolution,
     solve_sparse,
@@ -33,6 +32,7 @@ from manyone.solvers.sparse import (
     sparse_strengths,
     strengths_of,
 )
+from manyone.solvers.two_layers import TwoLayerProblem
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

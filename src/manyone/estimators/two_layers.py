@@ -29,16 +29,16 @@ from manyone.kernels.gram import Gram, Points
 from manyone.models.guards import LeftOutGuard, Nearness, unguarded
 from manyone.models.scorers import TwoLayers
 from manyone.models.solution import FitReport, Solution
-from manyone.solvers.nonlinear import (
+from manyone.solvers.nonlinear import NonlinearSolution
+from manyone.solvers.ridge import factorise
+from manyone.solvers.sparse import SparseSolution
+from manyone.solvers.two_layers import (
     Descent,
-    NonlinearSolution,
     TwoLayerProblem,
     respond,
     two_layer_problem,
 )
-from manyone.solvers.nonlinear import gram as second_gram
-from manyone.solvers.ridge import factorise
-from manyone.solvers.sparse import SparseSolution
+from manyone.solvers.two_layers import gram as second_gram
 
 #: Rows that the first layer is learned from where there are landmarks and more rows.
 SAMPLE_ROWS = 20_000

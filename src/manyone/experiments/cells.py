@@ -15,7 +15,7 @@ from manyone.experiments import data
 from manyone.experiments.methods import Fitted, Method, compared, own
 from manyone.experiments.plan import RIDGES, Cell
 from manyone.experiments.protocols import FaultSplit, Split
-from manyone.solvers.nonlinear import respond
+from manyone.solvers.two_layers import respond
 
 #: False-alarm rates that models are asked for.
 ALARM_RATES = (0.05, 0.1, 0.2, 0.3)

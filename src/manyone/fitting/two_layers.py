@@ -24,7 +24,7 @@ from manyone.kernels.landmarks import landmark_features
 from manyone.metric.shrinkage import TaskWhitenings
 from manyone.models.scorers import TwoLayers
 from manyone.models.solution import Judge
-from manyone.solvers.nonlinear import ANCHOR, TwoLayerProblem
+from manyone.solvers.two_layers import ANCHOR, TwoLayerProblem
 
 # Centres of the second layer for each task, at least.
 _CENTRES = 5

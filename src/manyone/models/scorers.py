@@ -17,7 +17,7 @@ from manyone._types import Array, Codes, Rows
 from manyone.data.rows import row_blocks
 from manyone.kernels.gram import KernelScorer, Points
 from manyone.models.solution import Solution
-from manyone.solvers.nonlinear import gram, respond
+from manyone.solvers.two_layers import gram, respond
 
 
 class Scorer(Protocol):

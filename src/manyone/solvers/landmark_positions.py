@@ -9,9 +9,9 @@ from scipy.optimize import minimize
 
 from manyone._types import Array, Codes
 from manyone.data.rows import row_blocks
-from manyone.solvers.nonlinear import gram
 from manyone.solvers.ridge import factorise
 from manyone.solvers.two_layer_landmarks import add_rounding
+from manyone.solvers.two_layers import gram
 
 # Values and slopes that are computed: the first ones give most of the gain
 # (`benchmarks/bench_landmarks.py`).

@@ -1,110 +1,30 @@
 """Non-linear structure learning (OCKSR-N): a Gaussian kernel over responses.
 
-The first layer is held as feature weights W with ``K = Phi Phi'``, ``A = K^-1 Phi W``
-never formed: responses are ``Y = Phi W`` and ``tr(A'KA) = |W|_F^2``. The second layer
-is ``J_ij = exp(-theta |y_i - y_j|^2)`` with coefficients ``B``, which have a closed
-form and are eliminated. One evaluation is one Cholesky factorisation, one solve and
-four n x n x T products; symmetric matrices are formed one block triangle at a time, in
-two n x n buffers.
+As in `two_layers`, with a ridge as second layer: its B has a closed form and is
+eliminated. One evaluation is one Cholesky factorisation, one solve and four n x n x T
+products; symmetric matrices are formed one block triangle at a time, in two n x n
+buffers. Over few centres see :mod:`manyone.solvers.two_layer_landmarks`.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg.lapack import dposv
-from scipy.optimize import minimize
 
 from manyone._types import Array, Codes
-from manyone.progress import Report, record
-from manyone.solvers.ridge import SMALLEST_RIDGE, effective_alpha, primal_weights
+from manyone.solvers.two_layer_landmarks import landmark_objective, second_layer_on
+from manyone.solvers.two_layers import (
+    BLOCK,
+    Descent,
+    FirstLayerMinimum,
+    TwoLayerProblem,
+    descend,
+    gradient_steps,
+    gram,
+    in_units,
+)
 from manyone.threads import one_blas_thread
-
-# Rows per block: long enough to keep BLAS busy, short enough for one triangle to pay.
-_BLOCK = 512
-# theta="mean" is so many over the mean squared response: of fixed settings the best on
-# keystrokes.
-_REACH = 10.0
-# In lengths of W. The line search may take five, which must not end at 0, where all
-# rows are alike.
-_FIRST_STEP = 0.17
-ANCHOR = 0.1  #: What the origin weighs, in rows of a typical task.
-
-#: Of a first layer (m, T) and theta: the objective, its gradient, its derivative in log
-#: theta.
-Evaluation = Callable[[Array, float], tuple[float, Array, float]]
-
-
-class TwoLayerProblem(NamedTuple):
-    """Both layers as arrays, in units of the mean weight.
-
-    Attributes
-    ----------
-    Phi : array of shape (n, m)
-        Feature rows; the last one is the origin where there is an anchor.
-    R : array of shape (n, T)
-        Target responses.
-    weight : array of shape (n,)
-    groups : array of shape (n,)
-        Task of each row; known outliers of every task and the origin come after the
-        last task.
-    alpha : float
-    W : array of shape (m, T)
-        Where to start: the solution of the first layer alone, or that of an earlier
-        fit.
-    theta : float
-        Coefficient of the second kernel, or where to start if it is learned.
-    unit : float
-        Mean weight.
-    """
-
-    Phi: Array
-    R: Array
-    weight: Array
-    groups: Codes
-    alpha: float
-    W: Array
-    theta: float
-    unit: float
-
-
-class Descent(NamedTuple):
-    """How the first layer is sought.
-
-    Attributes
-    ----------
-    tol, max_iter : float and int
-        Decrease to stop at, in units of what can be gained at the start ("paper": its
-        own).
-    learn_theta : bool
-        Optimise ``log theta`` together with W, or step along ``theta`` ("paper").
-    solver : str
-        "paper": Algorithms 2 and 3, gradient steps on A and theta. Else L-BFGS.
-    steps : tuple of float
-        Step sizes of A and theta of "paper".
-    report : callable, optional
-        Called with the number of every accepted iterate and its objective.
-    """
-
-    tol: float = 1e-6
-    max_iter: int = 200
-    learn_theta: bool = False
-    solver: str = "lbfgs"
-    steps: tuple[float, float] = (1e-3, 1e-3)
-    report: Report | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class FirstLayerMinimum:
-    """What a descent ends with: first layer W (m, T), theta, and how it went."""
-
-    W: Array
-    theta: float
-    objective_path: Array
-    n_iter: int
-    converged: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,68 +35,8 @@ class NonlinearSolution(FirstLayerMinimum):
     beta: float
 
 
-def two_layer_problem(
-    Phi: Array,
-    diagonal: Array,
-    R: Array,
-    weight: Array,
-    codes: Codes,
-    alpha: float,
-    theta: str | float = "mean",
-    anchor: bool = True,
-) -> TwoLayerProblem:
-    """The problem of `solve_nonlinear` and `solve_sparse`, started at the ridge.
-
-    Parameters
-    ----------
-    Phi : array of shape (n, m)
-        Feature rows.
-    diagonal : array of shape (n,)
-        Self-similarities of the rows.
-    R : array of shape (n, T)
-        Columns are the indicators of the normal rows of each task.
-    weight : array of shape (n,)
-        Weights beside which double precision would lose the ridge of light rows are
-        capped: heavier rows are interpolated to rounding anyway.
-    codes : array of shape (n,)
-        Task of each row; negative for outliers of every task.
-    alpha : float
-    theta : "mean" or float
-        "mean": ten over the mean squared length of the responses ``Phi W``.
-    anchor : bool
-        Whether the origin joins as a row that belongs to no task: a row unlike all
-        others has features near zero.
-    """
-    resolved = SMALLEST_RIDGE * max(float(np.abs(diagonal).sum()), 1e-200)
-    weight = np.minimum(weight, max(1e8, min(alpha, 1e50) / resolved))
-    alpha = float(effective_alpha(alpha, diagonal @ weight))
-    W = primal_weights(Phi, R, alpha, weight)
-    T = R.shape[1]
-    unit = float(np.mean(weight))
-    groups = np.where(codes < 0, T, codes)
-    if isinstance(theta, str):
-        squares = np.square(Phi @ W).sum(axis=1)
-        theta = _REACH / max(float(np.average(squares, weights=weight / unit)), 1e-250)
-    if anchor:
-        origin = ANCHOR * float(np.mean(weight @ R))
-        Phi = np.vstack([Phi, np.zeros(Phi.shape[1])])
-        R = np.vstack([R, np.zeros(T)])
-        weight = np.append(weight, origin)
-        groups = np.append(groups, T)
-    return TwoLayerProblem(
-        Phi=Phi,
-        R=R,
-        weight=weight / unit,
-        groups=groups,
-        alpha=alpha / unit,
-        W=W,
-        theta=float(theta),
-        unit=unit,
-    )
-
-
 def solve_nonlinear(
-    problem: TwoLayerProblem, beta: float, how: Descent
+    problem: TwoLayerProblem, beta: float, how: Descent, centres: Codes | None = None
 ) -> NonlinearSolution:
     """Minimise ``sum_i w_i |(JB - R)_i|^2 + alpha |W|_F^2 + beta tr(B'JB)``, W and B.
 
@@ -195,36 +55,37 @@ def solve_nonlinear(
         weighs would leave nothing for the first layer to learn from: it is brought back
         to that.
     how : Descent
+        "paper" starts with B for tasks that do not interact; over centres, with the
+        best B.
+    centres : ndarray of shape (q,) or None
+        Rows Z that the second layer is expanded over: ``J_Z B`` instead of ``JB``, with
+        the penalty ``beta tr(B' J_ZZ B)``. None: all rows.
+
+    Returns
+    -------
+    NonlinearSolution
+        With B of shape (n, T), or (q, T).
     """
     problem, beta, least = in_units(problem, beta)
-    buffers = np.empty((2, len(problem.R), len(problem.R)))
-    evaluate = partial(reduced_objective, problem, beta, buffers)
     with one_blas_thread(len(problem.R)):
-        if how.solver == "paper":
-            minimum = gradient_steps(
-                evaluate, _first_slope(problem, beta), problem, how
-            )
+        if centres is not None:
+            over_centres = partial(landmark_objective, problem, beta, centres)
+            minimum = descend(over_centres, problem, how, least)
+            Y = problem.Phi @ minimum.W
+            J = gram(Y, Y[centres], minimum.theta)
+            B, _, _ = second_layer_on(problem, beta, centres, J)
         else:
-            minimum = descend(evaluate, problem, how, least)
-        Y = problem.Phi @ minimum.W
-        B = second_layer(Y, problem.R, beta / problem.weight, minimum.theta, buffers)
+            buffers = np.empty((2, len(problem.R), len(problem.R)))
+            evaluate = partial(reduced_objective, problem, beta, buffers)
+            if how.solver == "paper":
+                first = _first_slope(problem, beta)
+                minimum = gradient_steps(evaluate, first, problem, how)
+            else:
+                minimum = descend(evaluate, problem, how, least)
+            Y = problem.Phi @ minimum.W
+            ridge = beta / problem.weight
+            B = second_layer(Y, problem.R, ridge, minimum.theta, buffers)
     return NonlinearSolution(**vars(minimum), B=B, beta=beta * problem.unit)
-
-
-def in_units(
-    problem: TwoLayerProblem, beta: float
-) -> tuple[TwoLayerProblem, float, float]:
-    """The problem with weights that beta resolves, beta in its units, the least value.
-
-    As ``J_ij <= 1``, no first layer goes below ``sum_t beta n_t / (beta + n_t)``, n_t
-    task weights.
-    """
-    heaviest = float(np.mean(problem.weight @ problem.R))
-    ridge = min(beta / problem.unit, heaviest)
-    beta = float(effective_alpha(ridge, float(len(problem.R))))
-    problem = problem._replace(weight=np.minimum(problem.weight, 1e10 * beta))
-    total = problem.weight @ problem.R
-    return problem, beta, float(np.sum(beta * total / (beta + total)))
 
 
 def reduced_objective(
@@ -253,8 +114,8 @@ def second_layer(
     """
     J, factor = np.empty((2, len(Y), len(Y))) if buffers is None else buffers
     gram(Y, Y, theta, out=J)
-    for start in range(0, len(Y), _BLOCK):
-        factor[start : start + _BLOCK, start:] = J[start : start + _BLOCK, start:]
+    for start in range(0, len(Y), BLOCK):
+        factor[start : start + BLOCK, start:] = J[start : start + BLOCK, start:]
     np.fill_diagonal(factor, 1.0 + ridge)
     _, B, info = dposv(factor.T, R, lower=1, overwrite_a=1)
     if info:
@@ -262,37 +123,6 @@ def second_layer(
             "the second-layer kernel plus ridge is not positive definite"
         )
     return B
-
-
-def gram(Y_new: Array, Y: Array, theta: float, out: Array | None = None) -> Array:
-    """Second-layer kernel ``exp(-theta |y_new_i - y_j|^2)``, shape (n_new, n).
-
-    In `out` (n, n), for ``Y_new = Y``, only the upper block triangle is written.
-    """
-    lengths_new = -theta * np.einsum("it,it->i", Y_new, Y_new)
-    lengths = -theta * np.einsum("it,it->i", Y, Y)
-    left = np.column_stack([2.0 * theta * Y_new, lengths_new, np.ones(len(Y_new))])
-    right = np.column_stack([Y, np.ones(len(Y)), lengths])
-    J = np.empty((len(Y_new), len(Y))) if out is None else out
-    for start in range(0, len(Y_new), _BLOCK):
-        rows = slice(start, start + _BLOCK)
-        first = 0 if out is None else start
-        block = J[rows, first:]
-        np.matmul(left[rows], right[first:].T, out=block)
-        np.minimum(block, 0.0, out=block)
-        np.exp(block, out=block)
-    if out is not None:
-        np.fill_diagonal(J, 1.0)
-    return J
-
-
-def respond(Y_new: Array, Y: Array, B: Array, theta: float) -> Array:
-    """Second-layer responses ``gram(Y_new, Y) B`` (n_new, T), in blocks of rows."""
-    responses = np.empty((len(Y_new), B.shape[1]))
-    for start in range(0, len(Y_new), _BLOCK):
-        rows = slice(start, start + _BLOCK)
-        responses[rows] = gram(Y_new[rows], Y, theta) @ B
-    return responses
 
 
 def pull_back(
@@ -315,8 +145,8 @@ def pull_back(
     # The last column collects the row sums of H.
     points = np.hstack([Y, np.ones((n_rows, 1))])
     product = np.zeros_like(points)
-    for start in range(0, n_rows, _BLOCK):
-        stop = min(start + _BLOCK, n_rows)
+    for start in range(0, n_rows, BLOCK):
+        stop = min(start + BLOCK, n_rows)
         H = left[start:stop] @ right[start:].T
         H *= J[start:stop, start:]
         product[start:stop] += H @ points[start:]
@@ -326,94 +156,6 @@ def pull_back(
     # J depends on theta and Y through sqrt(theta) Y only.
     by_log_theta = 0.5 * float(np.einsum("mt,mt->", W, gradient))
     return gradient + (2.0 * problem.alpha) * W, by_log_theta
-
-
-def descend(
-    evaluate: Evaluation,
-    problem: TwoLayerProblem,
-    how: Descent,
-    least: float = 0.0,
-) -> FirstLayerMinimum:
-    """L-BFGS over W, and over log theta if it is learned.
-
-    The objective is measured by what it starts with above the `least`, and W by a sixth
-    of its length, which is that of the first step: neither this nor the end depends on
-    units. The paper's solver takes steps of its own.
-    """
-    if how.solver == "paper":
-        first = evaluate(problem.W, problem.theta)
-        return gradient_steps(evaluate, first, problem, how)
-    W = problem.W
-    theta = problem.theta
-    latest = 0.0
-    size = max(_FIRST_STEP * float(np.linalg.norm(W)), 1e-300)
-    path: list[float] = []
-
-    def accept(xk: Array) -> None:
-        record(path, latest, how.report)  # the accepted point was evaluated last
-
-    def objective(x: Array) -> tuple[float, Array]:
-        nonlocal latest
-        layer = size * x[:-1].reshape(W.shape)
-        coefficient = theta * float(np.exp(x[-1]))
-        latest, gradient, by_log_theta = evaluate(layer, coefficient)
-        if not path:
-            accept(x)
-        unit = max(path[0] - least, 1e-300)
-        # Without a slope the last coordinate, log theta less its start, stays zero.
-        slope = np.append(size * gradient.ravel(), by_log_theta * how.learn_theta)
-        return (latest - least) / unit, slope / unit
-
-    if how.max_iter == 0:
-        value = evaluate(W, theta)[0]
-        return FirstLayerMinimum(W, theta, np.array([value]), 0, False)
-    result = minimize(
-        objective,
-        np.append(W.ravel() / size, 0.0),
-        jac=True,
-        method="L-BFGS-B",
-        callback=accept,
-        options={
-            "maxiter": how.max_iter,
-            "maxfun": 10 * how.max_iter,
-            "ftol": how.tol,
-            "gtol": 0.0,
-        },
-    )
-    return FirstLayerMinimum(
-        W=size * result.x[:-1].reshape(W.shape),
-        theta=theta * float(np.exp(result.x[-1])),
-        objective_path=np.array(path),
-        n_iter=len(path) - 1,
-        converged=result.status == 0,
-    )
-
-
-def gradient_steps(
-    evaluate: Evaluation,
-    first: tuple[float, Array, float],
-    problem: TwoLayerProblem,
-    how: Descent,
-) -> FirstLayerMinimum:
-    """The paper's Algorithms 2 and 3: fixed steps on A and theta until ``|dQ| < tol``.
-
-    `first` is what the first step goes by instead of an evaluation.
-    """
-    W = problem.W
-    theta = problem.theta
-    _, gradient, by_log_theta = first
-    # From steps on A to steps on W = Phi'A.
-    metric = problem.Phi.T @ (problem.weight[:, None] * problem.Phi)
-    path: list[float] = []
-    converged = False
-    while len(path) < how.max_iter and not converged:
-        W = W - how.steps[0] * (metric @ gradient)
-        if how.learn_theta:
-            theta = max(theta - how.steps[1] * by_log_theta / theta, 1e-300)
-        value, gradient, by_log_theta = evaluate(W, theta)
-        record(path, value, how.report)
-        converged = len(path) > 1 and abs(path[-2] - path[-1]) < how.tol
-    return FirstLayerMinimum(W, theta, np.array(path), len(path), converged)
 
 
 def _first_slope(problem: TwoLayerProblem, beta: float) -> tuple[float, Array, float]:

@@ -1,6 +1,6 @@
 """Sparse non-linear structure learning (OCKSR-NS): a lasso as second layer.
 
-As in `nonlinear`, the first layer is held as feature weights W and the second layer is
+As in `two_layers`, the first layer is held as feature weights W and the second layer is
 eliminated: for every W the lasso is solved exactly, warm-started from the last one, and
 the envelope theorem gives the slope of the remaining function of W.
 """
@@ -12,16 +12,7 @@ from scipy.linalg import solve_triangular
 from scipy.linalg.lapack import dpotrf
 
 from manyone._types import Array, Codes
-from manyone.solvers.nonlinear import (
-    Descent,
-    FirstLayerMinimum,
-    TwoLayerProblem,
-    descend,
-    gram,
-    pull_back,
-    respond,
-    solve_nonlinear,
-)
+from manyone.solvers.nonlinear import pull_back, solve_nonlinear
 from manyone.solvers.sparse_group_lasso import (
     SparseGroupLassoSolution,
     solve_sparse_group_lasso,
@@ -29,7 +20,14 @@ from manyone.solvers.sparse_group_lasso import (
 from manyone.solvers.two_layer_landmarks import (
     moments_of,
     pull_back_on,
-    solve_nonlinear_on,
+)
+from manyone.solvers.two_layers import (
+    Descent,
+    FirstLayerMinimum,
+    TwoLayerProblem,
+    descend,
+    gram,
+    respond,
 )
 from manyone.threads import one_blas_thread
 
@@ -197,9 +195,7 @@ def sparse_start(
 ) -> Array:
     """First layer (m, T) of the ridge: cheap, and close to that of the lasso."""
     how = Descent(_ROUGH, max_iter)
-    if centres is None:
-        return solve_nonlinear(problem, problem.unit, how).W
-    return solve_nonlinear_on(problem, problem.unit, how, centres).W
+    return solve_nonlinear(problem, problem.unit, how, centres).W
 
 
 def solve_sparse(

@@ -2,63 +2,22 @@
 
 With Z the rows of the centres the second layer is ``f = J_Z B``, ``J_Z`` (n, q) being
 those columns of the second kernel J, instead of all n of them. Centres are rows: their
-responses move with the first layer. With all rows as centres this is
-:func:`manyone.solvers.nonlinear.solve_nonlinear`. One evaluation is one n x q^2
-product, a Cholesky factor of size q and six n x q x T products.
+responses move with the first layer. One evaluation is one n x q^2 product, a Cholesky
+factor of size q and six n x q x T products.
 """
-
-from functools import partial
 
 import numpy as np
 from scipy.linalg import blas
 from scipy.linalg.lapack import dposv
 
 from manyone._types import Array, Codes
-from manyone.solvers.nonlinear import (
-    Descent,
-    NonlinearSolution,
-    TwoLayerProblem,
-    descend,
-    gram,
-    in_units,
-)
-from manyone.threads import one_blas_thread
+from manyone.solvers.two_layers import TwoLayerProblem, gram
 
 _BLOCK = 1024  # rows of a block
 # Responses of a task draw together, and so do the columns of J: what is added to the
 # squares of coefficients, beside the sum of all squares that they multiply, to tell
 # them apart.
 _ROUNDING = 1e-13
-
-
-def solve_nonlinear_on(
-    problem: TwoLayerProblem, beta: float, how: Descent, centres: Codes
-) -> NonlinearSolution:
-    """Minimise ``sum_i w_i |(J_Z B - R)_i|^2 + alpha |W|_F^2 + beta tr(B' J_ZZ B)``.
-
-    Parameters
-    ----------
-    problem : TwoLayerProblem
-    beta : float
-        As in :func:`manyone.solvers.nonlinear.solve_nonlinear`.
-    how : Descent
-        "paper" takes its first step by the best B, too.
-    centres : ndarray of shape (q,)
-        Z, numbers of rows.
-
-    Returns
-    -------
-    NonlinearSolution
-        With B of shape (q, T).
-    """
-    problem, beta, least = in_units(problem, beta)
-    evaluate = partial(landmark_objective, problem, beta, centres)
-    with one_blas_thread(len(problem.R)):
-        minimum = descend(evaluate, problem, how, least)
-        Y = problem.Phi @ minimum.W
-        J = gram(Y, problem.Phi[centres] @ minimum.W, minimum.theta)
-        B, _, _ = second_layer_on(problem, beta, centres, J)
-    return NonlinearSolution(**vars(minimum), B=B, beta=beta * problem.unit)
 
 
 def landmark_objective(
