@@ -501,3 +501,21 @@ def test_drifting_tasks_of_a_large_fleet_are_few_quiet_ones():
     assert len(monitor.reset().drifting()) == 0
     with pytest.raises(ValueError, match="fdr"):
         monitor.drifting(0)
+
+
+@pytest.mark.parametrize("sizes", [(8,) * 10, (30,) * 4, (3, 3), (1, 2, 5, 20, 120)])
+@pytest.mark.parametrize("rate", [0.002, 0.05, 0.2])
+def test_first_rows_of_every_task_raise_the_alarms_of_the_model(sizes, rate):
+    rng = np.random.default_rng(5)
+    tasks = np.arange(len(sizes))
+    task = np.repeat(tasks, sizes)
+    centre = 2.0 * rng.normal(size=(len(sizes), 3))
+    X = centre[task] + rng.normal(size=(len(task), 3))
+    model = JointOCKSR(alarm_rate=rate).fit(X, task=task)
+    raised = 0
+    for _ in range(20):
+        new = centre + 2.0 * rng.normal(size=centre.shape)
+        alarm = Monitor(model).update(new, task=tasks).alarm
+        np.testing.assert_array_equal(alarm, model.predict(new, task=tasks) == -1)
+        raised += np.count_nonzero(alarm)
+    assert raised > 0

@@ -54,8 +54,9 @@ class MonitorState:
         Promised alarm rate, and probability of a false drift flag of one task.
     seed : int
         Of the numbers that break ties.
-    anchor, window : ndarray of shape (T, WINDOW)
-        Left-out scores, which never leave, and the scores that p-values are taken among.
+    anchor, opening, window : ndarray of shape (T, WINDOW)
+        Left-out scores, which never leave; the scores that p-values are taken among at
+        first, and now.
     confirmed : ndarray of bool of shape (T, WINDOW)
         What in the window a person has called normal.
     low, high, level, run : ndarray of shape (T,)
@@ -92,6 +93,7 @@ class MonitorState:
     drift_level: float
     seed: int
     anchor: Array
+    opening: Array
     window: Array
     confirmed: Mask
     low: Array
@@ -154,7 +156,8 @@ class MonitorState:
             drift_level=drift_level,
             seed=int(seed),
             anchor=anchors.scores,
-            window=first_window(anchors.scores),
+            opening=anchors.opening,
+            window=first_window(anchors.opening),
             confirmed=np.zeros((n_tasks, WINDOW), dtype=bool),
             low=anchors.low,
             high=anchors.high,
@@ -265,6 +268,7 @@ class _Shape(NamedTuple):
 _COUNT = _Shape(np.intp, lowest=0)
 _SHAPES = {
     "anchor": _Shape(np.float64, (WINDOW,), gaps=True),
+    "opening": _Shape(np.float64, (WINDOW,), gaps=True),
     "window": _Shape(np.float64, (WINDOW,), gaps=True),
     "confirmed": _Shape(np.bool_, (WINDOW,)),
     "low": _Shape(np.float64),

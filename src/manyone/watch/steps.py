@@ -93,7 +93,7 @@ def learn_thresholds(
 
 def forget_thresholds(state: MonitorState, t: Codes) -> None:
     """Set the thresholds of some tasks to where they started."""
-    state.window[t] = thresholds.first_window(state.anchor[t])
+    state.window[t] = thresholds.first_window(state.opening[t])
     state.confirmed[t] = False
     state.head[t] = 0
     state.level[t] = state.rate

@@ -1,7 +1,8 @@
 r"""Thresholds that follow the rows: adaptive conformal inference with a sliding reference.
 
-The reference of a task is its last 100 rows taken as normal (at first its left-out scores, which
-give way to rows evenly, low and high ones alike). A row
+The reference of a task is its last 100 rows taken as normal. At first it is its left-out scores,
+moved so that the first threshold is the model's own; they give way to rows evenly, low and high
+ones alike. A row
 raises the alarm where its p-value is at most the level q of its task, and every row taken as normal
 moves that level (Gibbs & Candes 2021),
 
@@ -50,23 +51,27 @@ _MOST_TIED = 0.1
 
 
 class Anchors(NamedTuple):
-    """Left-out scores that each task starts from, and the bounds that follow from them.
+    """What each task starts from, and the bounds that follow from it.
 
     Attributes
     ----------
     scores : ndarray of shape (T, WINDOW)
-        Ascending, NaN where a task has fewer.
+        Its left-out scores, ascending, NaN where a task has fewer; those of all tasks, in
+        its own units, where it has too few.
+    opening : ndarray of shape (T, WINDOW)
+        The same, moved so that the first threshold is that of the model.
     low, high : ndarray of shape (T,)
         Between these a threshold may move.
     """
 
     scores: Array
+    opening: Array
     low: Array
     high: Array
 
 
 def anchors_of(calibration: Calibration, offset: Array, rate: float) -> Anchors:
-    """Anchors of all tasks; a task with too few scores borrows those of all, in its own units."""
+    """Anchors of all tasks, whose thresholds are `offset` (T,) at a rate."""
     n_tasks = len(offset)
     scores = np.full((n_tasks, WINDOW), np.nan)
     pool, weight = calibration.pooled()
@@ -81,9 +86,32 @@ def anchors_of(calibration: Calibration, offset: Array, rate: float) -> Anchors:
             task_scores = _thinned(np.repeat(calibration.scores[rows], counts))
         scores[t, : len(task_scores)] = task_scores
     scores = resolved(scores)
-    middle = np.nanmedian(scores, axis=1)
-    first = np.minimum(np.maximum(offset, np.nanmin(scores, axis=1)), middle)
-    return Anchors(scores, first - CAP * (middle - first), middle)
+    opening = _through(offset, scores, rate)
+    middle = np.nanmedian(opening, axis=1)
+    first = np.minimum(offset, middle)
+    # Among too few scores for the rate no rank is low enough: the bound is the threshold.
+    ranked = _places(np.full(n_tasks, rate), scores) >= 0
+    low = np.where(ranked, first - CAP * (middle - first), first)
+    return Anchors(scores, opening, low, middle)
+
+
+def _through(offset: Array, scores: Array, rate: float) -> Array:
+    """Ascending scores (T, WINDOW), moved so that as many as the rate allows lie below.
+
+    Tasks that borrow have thresholds that are no rank among their own scores.
+    """
+    place = _places(np.full(len(offset), rate), scores)[:, None]
+    number = np.arange(WINDOW)
+    limit = offset[:, None]
+    moved = np.where(number < place, np.minimum(scores, limit), scores)
+    moved = np.where(number > place, np.maximum(scores, limit), moved)
+    return np.where((number == place) & ~np.isnan(scores), limit, moved)
+
+
+def _places(level: Array, window: Array) -> Codes:
+    """Place (k,) of the threshold among the ascending scores of each reference (k, W)."""
+    valid = np.count_nonzero(~np.isnan(window), axis=1)
+    return np.floor(level * (valid + 1.0) - 1.0 + 1e-9).astype(np.intp)
 
 
 def first_window(scores: Array) -> Array:
@@ -144,7 +172,7 @@ def current_thresholds(
     """Scores (k,) below which :func:`alarms_of` raises the alarm."""
     ascending = np.sort(window, axis=1)  # NaN last
     valid = np.count_nonzero(~np.isnan(window), axis=1)
-    place = np.floor(level * (valid + 1.0) - 1.0 + 1e-9).astype(np.intp)
+    place = _places(level, window)
     inside = np.clip(place, 0, WINDOW - 1)[:, None]
     threshold = np.take_along_axis(ascending, inside, axis=1)[:, 0]
     threshold = np.where(place < valid, threshold, np.inf)
