@@ -67,6 +67,20 @@ def test_rows_beyond_the_far_score_stay_there_where_scores_saturate():
     assert np.all(moved[~beyond] > once.scores[~beyond])
 
 
+def test_tasks_that_were_left_out_once_only_are_not_moved():
+    """Beside a long task in time, whose rows leave twice, small ones leave in blocks."""
+    rng = np.random.default_rng(0)
+    codes = np.repeat([0, 1, 2], [100, 8, 20])
+    kept = np.repeat([60.0, 6.0, 16.0], [100, 8, 20])
+    gamma = rng.gamma(3.0, size=len(codes))
+    once = Round(-gamma, kept)
+    twice = Round(np.where(codes == 0, -1.2 * gamma, np.nan), kept - 20.0)
+    counts = np.array([100.0, 8.0, 20.0])
+    moved = on_equal_terms(once, twice, codes, np.ones(len(codes)), counts, None)
+    assert np.all(moved[codes == 0] > once.scores[codes == 0])
+    np.testing.assert_array_equal(moved[codes > 0], once.scores[codes > 0])
+
+
 def rows_of(codes):
     n = len(codes)
     content = np.random.default_rng(0).permutation(n)

@@ -17,6 +17,8 @@ few, and lies a block of time further back. By how much depths are larger then i
 block of time costs: nothing where rows do not drift. New rows are further away than the
 next block, so depths are multiplied by that, once.
 
+Only tasks that were left out twice are moved. With groups these are the long ones in
+time: what a row more is worth to them says nothing of tasks with a tenth of their rows.
 Copies are not moved, nor anything where many rows have copies: rows of few values have
 scores of few values, and a threshold just above one of them lets all its rows through.
 Where scores saturate, rows beyond the far score are not moved either: a smaller odds
@@ -114,6 +116,9 @@ def on_equal_terms(
     with np.errstate(divide="ignore", invalid="ignore"):
         factor = np.exp(-slope * (1.0 / once.kept - 1.0 / total))
     factor = np.clip(factor, _LEAST, _MOST)
+    has_twice = np.zeros(n_tasks, dtype=bool)
+    has_twice[codes[~np.isnan(fewer)]] = True
+    factor = np.where(has_twice[codes], factor, 1.0)
     if stretch:
         factor = np.where(beyond_far, 1.0, factor)
     moved = values * factor
