@@ -136,6 +136,21 @@ def test_thresholds_change_no_score_of_landmarks(name):
     assert_thresholds_change_no_score(model, MANY, MANY_TASK)
 
 
+@over([name for name in LANDMARKS if name != "combined"])
+def test_rows_are_not_judged_for_nothing(name, monkeypatch):
+    """Without a rate no left-out score is made; a combination needs those of its views."""
+    fitted = quietly(make_model(name, 12).fit, MANY, task=MANY_TASK)
+
+    def refuse(*given):
+        raise AssertionError("a row was judged")
+
+    monkeypatch.setattr("manyone.calibration.tails.Tails.known", refuse)
+    monkeypatch.setattr("manyone.models.guards.Nearness.left_out", refuse)
+    bare = make_model(name, 12, alarm_rate=None).fit(MANY, task=MANY_TASK)
+    scores = bare.score_tasks(NEW)
+    np.testing.assert_allclose(scores, fitted.score_tasks(NEW), rtol=1e-11, atol=1e-9)
+
+
 def assert_tuned_alike(model, rows, task):
     """`tune(calibrate=False)` and `tune(calibrate=True)` choose models that score alike."""
     choose = partial(tune, model, rows, task=task, grid={"width": [1.0]})

@@ -24,7 +24,6 @@ from manyone.data.labels import (
     split_labels,
 )
 from manyone.data.rows import (
-    RemadeRows,
     TrainingRows,
     in_memory,
     number_of,
@@ -132,76 +131,71 @@ class TaskPipeline(Delegating, OutlierMixin, BaseComposition):
         **roles: object,
     ) -> Self:
         """Fit the transformers, then the estimator as `fit` does it to what they make."""
-        Z, given = self.fit_transformers(X, sample_weight, **roles)
+        self.label_columns_ = named_columns(**roles)
         X, *values = split_columns(X, **roles)
-        time = dict(zip(roles, values, strict=True)).get("time")
-        anew = self._learns_from(X, time)
+        labels = dict(zip(roles, values, strict=True))
+        time = labels.pop("time", None)
+        Z = self._fit_transformers(X, sample_weight, task=labels["task"], time=time)
+        labels["sample_weight"] = sample_weight
+        # What transformers know of a row's past others cannot tell: with `time` they stay.
+        learns = any(get_tags(step).requires_fit for _, step in self.steps_)
+        anew = learns and in_memory(X) and time is None
         with warnings.catch_warnings():
             if anew:  # what has to be said about thresholds is said below
                 warnings.simplefilter("ignore", CalibrationWarning)
-            fitted = fit(Z, **given)
+            fitted = fit(Z, **labels)
         model = fitted._inner if isinstance(fitted, Delegating) else fitted
         if anew and model.promised_rate_ is not None and model.landmarks is None:
-            self._set_thresholds(model, X, Z, given)
-        return self.become(model, Z, **given)
-
-    def _learns_from(self, X: object, time: object) -> bool:
-        """Whether transformers can be fitted without some rows, and differ then.
-
-        What they know of a row's past others cannot tell: with `time` they stay.
-        """
-        learns = any(get_tags(step).requires_fit for _, step in self.steps_)
-        return learns and in_memory(X) and time is None
+            self._set_thresholds(model, X, Z, labels)
+        self.model_ = model
+        for table in {"choice_", "tuning_"} & vars(model).keys():
+            setattr(self, table, getattr(model, table))
+        return self._keep_some(Z, **labels)
 
     def _set_thresholds(
         self,
         model: OneClassEstimator,
         X: object,
         Z: object,
-        given: Mapping[str, object],
+        labels: Mapping[str, object],
     ) -> None:
         """Set the thresholds of a model by refits without rows, transformers included.
 
         The rows that leave would else have shaped the transformers, and new ones have
         not: a column that is 0 but in one row gets the scale of that row.
         """
-        rows, tasks, source = training_rows(model, Z, **given, reset=False)
+        rows, tasks, source = training_rows(model, Z, **labels, reset=False)
         if rows.columns is not None:
             return
         if not hasattr(X, "shape"):
             X = np.asarray(X)
-        values: dict[str, Labels | None] = {"task": None, "sample_weight": None}
-        if given["task"] is not None:
-            values["task"] = as_labels(given["task"])
-        if given["sample_weight"] is not None:
-            values["sample_weight"] = np.asarray(given["sample_weight"])
+        task = None if labels["task"] is None else as_labels(labels["task"])
+        weight = labels["sample_weight"]
+        weight = None if weight is None else np.asarray(weight)
 
         def remake(kept: Codes, held: Codes) -> tuple[Rows, Rows]:
-            parts = [rows_of(X, source[part]) for part in (kept, held)]
-            known = [
-                {
-                    name: None if value is None else value[source[part]]
-                    for name, value in values.items()
-                }
-                for part in (kept, held)
-            ]
+            kept_X, held_X = (rows_of(X, source[numbers]) for numbers in (kept, held))
+            kept_task = None if task is None else task[source[kept]]
+            held_task = None if task is None else task[source[held]]
+            kept_weight = None if weight is None else weight[source[kept]]
+            known = {"task": kept_task, "sample_weight": kept_weight}
             for name, step in self._transformers():
                 try:
-                    fitted = clone(step).fit(parts[0], **asked(step, "fit", **known[0]))
-                    for number in range(2):
-                        task = asked(step, "transform", task=known[number]["task"])
-                        parts[number] = fitted.transform(parts[number], **task)
+                    fitted = clone(step).fit(kept_X, **asked(step, "fit", **known))
+                    kept_role = asked(step, "transform", task=kept_task)
+                    held_role = asked(step, "transform", task=held_task)
+                    kept_X = fitted.transform(kept_X, **kept_role)
+                    held_X = fitted.transform(held_X, **held_role)
                 except ValueError as error:
                     raise _NotRemade(name, error) from error
-            made = [_as_rows(part) for part in parts]
-            return made[0], made[1]
+            return _as_rows(kept_X), _as_rows(held_X)
 
         with warnings.catch_warnings():
             # The rest was said by the first fit.
             warnings.simplefilter("ignore")
             warnings.simplefilter("default", CalibrationWarning)
             try:
-                model._fit_rows(RemadeRows.of(rows, remake), tasks, calibrate=True)
+                model._fit_rows(rows, tasks, calibrate=True, remake=remake)
             except _NotRemade as failed:
                 warn_user(
                     f"The step {failed.step!r} cannot be fitted without some of the rows "
@@ -218,16 +212,13 @@ class TaskPipeline(Delegating, OutlierMixin, BaseComposition):
             f"The last step, {name!r}, must be an estimator of manyone; got {last!r}."
         )
 
-    def fit_transformers(
-        self, X: object, sample_weight: object, **labels: object
-    ) -> tuple[object, dict[str, object]]:
-        """Rows as the estimator gets them, and what else its `fit` is given, as values.
+    def _fit_transformers(
+        self, X: object, sample_weight: object, **known: object
+    ) -> object:
+        """Rows as the estimator gets them.
 
         A transformer gets task, time and counts where its methods have them.
         """
-        self.label_columns_ = named_columns(**labels)
-        X, *values = split_columns(X, **labels)
-        given = dict(zip(labels, values, strict=True))
         self.steps_ = []
         for name, step in self._transformers():
             if not (hasattr(step, "fit") and hasattr(step, "transform")):
@@ -236,11 +227,10 @@ class TaskPipeline(Delegating, OutlierMixin, BaseComposition):
                     f'"passthrough"; got {step!r}.'
                 )
             self.steps_.append((name, clone(step)))
-        known = {"task": given["task"], "time": given.pop("time", None)}
         for _, step in self.steps_:
             step.fit(X, **asked(step, "fit", **known, sample_weight=sample_weight))
             X = step.transform(X, **asked(step, "transform", **known))
-        return X, {**given, "sample_weight": sample_weight}
+        return X
 
     def _transformers(self) -> list[tuple[str, Transformer]]:
         """All steps but the last; rows pass some of them as they are."""
@@ -257,13 +247,6 @@ class TaskPipeline(Delegating, OutlierMixin, BaseComposition):
         pipeline.label_columns_ = {}
         pipeline.model_ = model
         return pipeline
-
-    def become(self, model: OneClassEstimator, X: object, **given: object) -> Self:
-        """Take a fitted estimator for the last step, and what it was given."""
-        self.model_ = model
-        for table in {"choice_", "tuning_"} & vars(model).keys():
-            setattr(self, table, getattr(model, table))
-        return self._keep_some(X, **given)
 
     def _keep_some(
         self,
@@ -326,7 +309,7 @@ class TaskPipeline(Delegating, OutlierMixin, BaseComposition):
         tags = super().__sklearn_tags__()
         steps = [step for _, step in self.steps if hasattr(step, "fit")]
         inner = [get_tags(step).input_tags for step in steps]
-        tags.input_tags.sparse = all(one.sparse for one in inner)
+        tags.input_tags.sparse = all(tag.sparse for tag in inner)
         tags.input_tags.pairwise = bool(inner) and inner[0].pairwise
         return tags
 
@@ -377,9 +360,9 @@ class TaskPipeline(Delegating, OutlierMixin, BaseComposition):
         roles = dict(zip(roles, values, strict=True))
         if in_memory(X) and number_of(X) == 0:  # transformers refuse to have no rows
             return {**roles, "X": np.empty((0, self.model_.n_features_in_))}
-        known = {"task": roles.get("task"), "time": time}
+        metadata = {"task": roles.get("task"), "time": time}
         for _, step in self.steps_:
-            X = step.transform(X, **asked(step, "transform", **known))
+            X = step.transform(X, **asked(step, "transform", **metadata))
         return {**roles, "X": X}
 
     def score_tasks(self, X: object) -> Array:
@@ -485,11 +468,11 @@ class TaskPipeline(Delegating, OutlierMixin, BaseComposition):
         gain = np.maximum(reasons.gain, 0.0)
         share = gain / np.maximum(gain.sum(axis=1, keepdims=True), 1e-300)
         parts = {"value": Z, "expected": reasons.expected, "share": share}
-        found = {
-            name: np.take_along_axis(part, order, axis=1)
-            for name, part in parts.items()
+        arrays = {
+            name: np.take_along_axis(array, order, axis=1)
+            for name, array in parts.items()
         }
-        return {"column": self._names(steps, Z.shape[1])[order], **found}
+        return {"column": self._names(steps, Z.shape[1])[order], **arrays}
 
     def _names(self, steps: int, width: int) -> Labels:
         """Names of the columns after some steps, or their numbers."""

@@ -13,9 +13,7 @@ from sklearn.base import clone
 import manyone
 from manyone import IndependentOCKSR, JointOCKSR, TimeBlocks
 from manyone.data.rows import training_rows
-from manyone.data.sweeps import sweep_of_rows
 from manyone.engines import Block, fit, local_sweep
-from manyone.fitting.passes import solved
 from manyone.models.guards import LeftOutGuard, unguarded
 
 RNG = np.random.default_rng(4)
@@ -90,11 +88,11 @@ def test_wide_kernels_need_few_landmarks():
     model = IndependentOCKSR(gamma=0.01, landmarks=100, random_state=0)
     exact = IndependentOCKSR(gamma=0.01)._learn(rows, left_out=True)
     tasks = np.arange(rows.n_tasks)
-    landmarks = solved(model, sweep_of_rows(model, rows, tasks))
-    found = landmarks.solution
+    sweep = model._sweep_of_rows(rows, tasks)
+    found = model._solved(sweep, left_out=True).solution
     assert len(unguarded(found.scorer).points) < len(unguarded(exact.scorer).points)
-    judge = replace(landmarks.judge, guard=LeftOutGuard(None, 0.0))
-    plans = landmarks.solution.state.plan.plans
+    judge = replace(found.judge, guard=LeftOutGuard(None, 0.0))
+    plans = found.state.plan.plans
     small = np.isin(rows.codes, list(plans), invert=True)
     left_out = judge.judged(rows)[~small]
     np.testing.assert_allclose(left_out, exact.left_out[~small], atol=1e-6)

@@ -9,11 +9,10 @@ from sklearn.base import clone
 
 from manyone import JointOCKSR, LinearOCKSR
 from manyone.data.rows import training_rows
-from manyone.data.sweeps import Swept, sweep_of_rows
+from manyone.data.sweeps import Swept
 from manyone.engines import Block, TakeSample, fit, local_sweep
 from manyone.fitting.joint import joint_passes
 from manyone.fitting.metric import metric_of
-from manyone.fitting.passes import solved
 from manyone.metric.shrinkage import pooled_whitening
 from manyone.models.guards import unguarded
 
@@ -138,9 +137,9 @@ def test_many_rows_in_memory_are_left_out_with_the_metric_fixed(monkeypatch):
     monkeypatch.setattr("manyone.fitting.plan._FEWEST", 300)
     model = JointOCKSR(landmarks=25, random_state=0, metric="whitened")
     rows, *_ = training_rows(model, X, TASK)
-    fit = solved(model, sweep_of_rows(model, rows, np.unique(TASK)))
-    found = fit.solution
-    left_out = fit.judge.without_guard(rows.X, rows.codes, rows.weight)[0]
+    sweep = model._sweep_of_rows(rows, np.unique(TASK))
+    found = model._solved(sweep, left_out=True).solution
+    left_out = found.judge.without_guard(rows.X, rows.codes, rows.weight)[0]
     assert found.left_out_source == "leave-one-out, metric fixed"
     Z = unguarded(found.scorer).metric.apply(rows.X)
     points = unguarded(found.scorer).points

@@ -4,16 +4,17 @@ import numpy as np
 import pytest
 from scipy import sparse
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 
 import manyone
-from manyone import IndependentOCKSR, JointOCKSR
+from manyone import CalibrationWarning, IndependentOCKSR, JointOCKSR
 from manyone.data.hashing import row_hashes
 from manyone.data.sweeps import Swept, local_sweep
 from manyone.engines import Block
 from manyone.estimators.task_ridges import independent_solution
 from manyone.fitting.independent import TaskPlans, independent_passes
 from manyone.fitting.joint import joint_passes
-from manyone.models.guards import nearness_in, unguarded
+from manyone.models.guards import Nearness, guard_in, unguarded
 
 RNG = np.random.default_rng(8)
 TASK = np.array(["a", "b", "c", "d"])[RNG.integers(0, 4, 400)]
@@ -35,7 +36,7 @@ def passed_again(plan, block, nearness=None):
 
 def refitted(model, block):
     """Solution and tails of a block of rows on the landmarks of a model, with its guard."""
-    nearness = nearness_in(model.solution_.scorer)
+    nearness = guard_in(model.solution_.scorer, Nearness)
     return passed_again(model.solution_.state.plan, block, nearness)
 
 
@@ -377,3 +378,19 @@ def test_groups_and_adaptive_metrics_with_landmarks_want_a_new_fit(method):
         with pytest.raises(ValueError, match=f"{words}.* fit it again"):
             changes[method]()
         np.testing.assert_array_equal(fitted.score_tasks(X), before)
+
+
+def test_sums_without_left_out_scores_grow_without_thresholds():
+    X = data(3)
+    model = JointOCKSR(landmarks=30, random_state=0, alarm_rate=None).fit(X, task=TASK)
+    judged = JointOCKSR(landmarks=30, random_state=0).fit(X, task=TASK)
+    model.calibrate(X + 0.01, task=TASK)
+    more = X[:20] + 4.0
+    with pytest.warns(CalibrationWarning, match="thresholds now are gone"):
+        model.enroll(more, task=["new"] * 20)
+    with pytest.raises(NotFittedError, match="has no thresholds"):
+        model.predict(X, task=TASK)
+    judged.enroll(more, task=["new"] * 20)
+    scores = model.score_tasks(X)
+    np.testing.assert_allclose(scores, judged.score_tasks(X), atol=1e-9)
+    np.testing.assert_allclose(model.structure_, judged.structure_, atol=1e-9)

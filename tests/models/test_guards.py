@@ -12,7 +12,8 @@ from manyone.models.guards import (
     POINTS_PER_TASK,
     ColumnRange,
     Guarded,
-    nearness_in,
+    Nearness,
+    guard_in,
     score_range,
     spread_over_tasks,
     unguarded,
@@ -121,8 +122,8 @@ def test_copies_in_a_kernel_matrix_may_differ_by_rounding(method):
     model = method(kernel="precomputed").fit(K, task=np.repeat(task, 2))
     np.fill_diagonal(apart, np.inf)
     expected = 0.1 * apart.min(axis=1).max()  # of forty rows 99 %: all
-    nearness = nearness_in(model.solution_.scorer)
-    np.testing.assert_allclose(nearness.limit, expected, rtol=1e-9)
+    nearness = guard_in(model.solution_.scorer, Nearness)
+    np.testing.assert_allclose(nearness.usual.limit, expected, rtol=1e-9)
 
 
 def test_a_task_of_wide_rows_is_not_all_alarms():
@@ -140,11 +141,11 @@ def test_a_task_of_wide_rows_is_not_all_alarms():
 def test_landmark_models_keep_points_of_every_task():
     X, task = blobs(n_tasks=9, n_rows=50)
     model = JointOCKSR(landmarks=40, random_state=0).fit(X, task=task)
-    nearness = nearness_in(model.solution_.scorer)
+    nearness = guard_in(model.solution_.scorer, Nearness)
     assert np.bincount(nearness.codes).tolist() == [POINTS_PER_TASK] * 9
     order = np.random.default_rng(1).permutation(len(X))
     same = JointOCKSR(landmarks=40, random_state=0).fit(X[order], task=task[order])
-    points = nearness_in(same.solution_.scorer).points.X
+    points = guard_in(same.solution_.scorer, Nearness).points.X
     np.testing.assert_array_equal(points, nearness.points.X)
 
 
@@ -197,7 +198,7 @@ def test_known_outliers_are_no_neighbours():
     model = JointOCKSR(alarm_rate=0.1).fit(X, task=task, outlier=outlier)
     rows = X[outlier] + 0.1
     assert np.all(model.predict(rows, task=task[outlier]) == -1)
-    nearness = nearness_in(model.solution_.scorer)
+    nearness = guard_in(model.solution_.scorer, Nearness)
     assert np.all(nearness.outside(rows, task[outlier]) > 0.2)
 
 
@@ -208,7 +209,7 @@ def test_kernel_values_tell_the_distances_that_rows_do(kernel):
     scorer = model.solution_.scorer
     rows = np.abs(X * np.random.default_rng(0).choice([1.0, 2.0, 4.0], (len(X), 1)))
     values = scorer.points.values(rows)
-    nearness = nearness_in(scorer)
+    nearness = guard_in(scorer, Nearness)
     by_values = nearness.outside(rows, task, values)
     assert scorer.shares_values
     assert 0 < np.count_nonzero(by_values) < len(rows)
@@ -273,7 +274,7 @@ def test_rows_near_the_middle_of_their_task_need_no_other_point(kernel):
     new = np.abs(
         X + rng.normal(size=X.shape) * rng.choice([0.1, 1.0, 30.0], size=(120, 1))
     )
-    nearness = nearness_in(model.solution_.scorer)
+    nearness = guard_in(model.solution_.scorer, Nearness)
     claimed = rng.permutation(codes)
     whole = nearness.outside(new, None)
     assert 0 < np.count_nonzero(whole) < len(new)
@@ -344,4 +345,4 @@ def test_left_out_margins_against_brute_force(n_groups):
 def test_a_score_range_is_below_all_scores():
     scores = np.array([-3.0, -1.0, -2.0])
     assert scores.max() - score_range(scores) < scores.min()
-    assert nearness_in(Flat()) is None
+    assert guard_in(Flat(), Nearness) is None

@@ -10,7 +10,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator
 
-from manyone._types import Array, Codes, Labels, Mask, Rows
+from manyone._types import Array, Codes, Labels, Rows
 from manyone.data import checks
 from manyone.data.labels import (
     check_outlier,
@@ -21,7 +21,7 @@ from manyone.data.labels import (
     one_per_row,
     split_columns,
 )
-from manyone.data.rows import CodedRows, TrainingRows, check_rows
+from manyone.data.rows import MISSING, CodedRows, check_rows
 
 # Floats of one kernel block: large enough for BLAS, small enough to be forgotten beside m x m.
 _FLOATS = 2**21
@@ -56,7 +56,7 @@ class Block:
             If a value is not finite, a length does not fit, or a normal row has no task.
         """
         columns = named_columns(task=self.task, outlier=self.outlier)
-        X, task, known = split_columns(self.X, task=self.task, outlier=self.outlier)
+        X, task, mask = split_columns(self.X, task=self.task, outlier=self.outlier)
         probe = BaseEstimator()
         try:
             X = check_rows(probe, X, reset=True)
@@ -65,7 +65,7 @@ class Block:
             words = str(error).replace(" by BaseEstimator", "")
             raise type(error)(words) from None
         n = X.shape[0]
-        outlier = np.zeros(n, dtype=bool) if known is None else check_outlier(known, n)
+        outlier = np.zeros(n, dtype=bool) if mask is None else check_outlier(mask, n)
         labels: Labels = np.zeros(n, dtype=np.intp)
         if task is not None:
             labels = one_per_row("task", task, n)
@@ -75,9 +75,15 @@ class Block:
         if self.weight is not None:
             counted = np.any(np.asarray(self.weight))
             weight = check_weight(self.weight, X) if counted else np.zeros(n)
+        if not np.all(weight > 0):
+            used = np.flatnonzero(weight > 0)
+            X, labels, outlier, weight = (
+                values[used] for values in (X, labels, outlier, weight)
+            )
+        tasks, codes = encode(labels)
+        rows = CodedRows(X, codes, outlier, weight)
         names = getattr(probe, "feature_names_in_", None)
-        block = CheckedBlock(X, labels, outlier, weight, names, columns)
-        return block if np.all(weight > 0) else block.take(np.flatnonzero(weight > 0))
+        return CheckedBlock(rows, tasks, names, columns)
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,91 +105,44 @@ MakeBlock = Callable[[Block, object], ChainedBlock]
 
 @dataclass(frozen=True, eq=False)
 class CheckedBlock:
-    """A block whose parts are arrays that were looked at.
+    """A block whose rows were looked at.
 
     Parameters
     ----------
-    X : array or CSR matrix of shape (b, d)
-    task, outlier, weight : ndarray of shape (b,)
+    rows : CodedRows
+    tasks : ndarray of shape (t,)
+        Labels, sorted, that the codes of the rows are numbers of.
     names : ndarray of shape (d,) or None
         Of the columns.
     label_columns : dict
         Columns that are no features, by what they hold.
     """
 
-    X: Rows
-    task: Labels
-    outlier: Mask
-    weight: Array
-    names: Labels | None = None
-    label_columns: Mapping[str, str] = field(default_factory=dict)
-
-    def checked(self) -> CheckedBlock:
-        """The block itself."""
-        return self
-
-    def take(self, rows: Codes) -> CheckedBlock:
-        """Some of the rows."""
-        return CheckedBlock(
-            self.X[rows],
-            self.task[rows],
-            self.outlier[rows],
-            self.weight[rows],
-            self.names,
-            self.label_columns,
-        )
-
-    def labels(self) -> Labels:
-        """Tasks of the rows, sorted, shape (t,)."""
-        return encode(self.task)[0]
-
-    def coded(self, tasks: Labels) -> CodedRows:
-        """The rows with the number of each one's task among `tasks`."""
-        return CodedRows(self.X, lookup(self.task, tasks), self.outlier, self.weight)
-
-
-@dataclass(frozen=True, eq=False)
-class RowsBlock:
-    """Training rows at hand, as the one block of all passes.
-
-    Parameters
-    ----------
-    rows : TrainingRows
-    tasks : ndarray of shape (T,)
-        Labels, sorted; every one of them has rows.
-    names, label_columns
-        As those of a :class:`CheckedBlock`.
-    """
-
-    rows: TrainingRows
+    rows: CodedRows
     tasks: Labels
     names: Labels | None = None
     label_columns: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def X(self) -> Rows:
-        """The rows (n, d)."""
+        """The rows (b, d)."""
         return self.rows.X
 
-    def checked(self) -> RowsBlock:
+    def checked(self) -> CheckedBlock:
         """The block itself."""
         return self
 
-    def take(self, rows: Codes) -> RowsBlock:
-        """Some of the rows."""
-        return replace(self, rows=self.rows.take(rows))
-
-    def labels(self) -> Labels:
-        """Tasks of the rows, shape (T,)."""
-        return self.tasks
-
     def coded(self, tasks: Labels) -> CodedRows:
-        """The rows, whose tasks are numbers already."""
-        return self.rows
+        """The rows with the number of each one's task among `tasks`."""
+        if np.array_equal(self.tasks, tasks):
+            return self.rows
+        # MISSING is -1: it picks the last entry, which is MISSING again.
+        codes = np.append(lookup(self.tasks, tasks), MISSING)[self.rows.codes]
+        return replace(self.rows, codes=codes)
 
 
 #: What a step of a pass is given.
-AnyBlock = Block | CheckedBlock | RowsBlock
+AnyBlock = Block | CheckedBlock
 
 
 def claims_of(block: Block, counted: bool) -> dict[str, object]:

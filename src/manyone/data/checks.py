@@ -101,13 +101,13 @@ def plain_label(label: object) -> Any:
 def sorted_labels(labels: Labels) -> list[Any]:
     """Distinct labels of any types, without None; types have no common order, their names do."""
     refuse_unhashable(labels)
-    known = dict.fromkeys(label for label in labels.tolist() if label is not None)
+    distinct = dict.fromkeys(label for label in labels.tolist() if label is not None)
 
     def key(label: object) -> tuple[str, Any]:
         comparable = isinstance(label, str | int | float | bool)
         return type(label).__name__, label if comparable else repr(label)
 
-    return sorted(known, key=key)
+    return sorted(distinct, key=key)
 
 
 def refuse_unhashable(labels: Labels) -> None:
@@ -129,9 +129,9 @@ def unknown_task(label: object, tasks: Labels) -> str:
         if type(label).__name__ == kind
         else f" Labels of this model are of type {kind}."
     )
-    known = shortlist(tasks.tolist(), 5)
+    first_tasks = shortlist(tasks.tolist(), 5)
     return (
-        f"Unknown task {label!r}. The model knows {len(tasks)} task(s): {known}.{hint} "
+        f"Unknown task {label!r}. The model knows {len(tasks)} task(s): {first_tasks}.{hint} "
         "Fit or enroll it first; score_tasks(X) compares rows with every known task."
     )
 

@@ -153,16 +153,17 @@ class LeftOut(NamedTuple):
 
 
 def leaving_together(
-    rows: TrainingRows, others: NDArray[np.bool_] | None = None
+    rows: TrainingRows, has_earlier: NDArray[np.bool_] | None = None
 ) -> list[LeftOut]:
     """What leaves when groups are judged; nothing for tasks of one group, which has to stay.
 
-    `others` (T,) are tasks that have earlier groups, which are not among the rows.
+    `has_earlier` (T,) are tasks that have earlier groups, which are not among the rows.
     """
     assert rows.group is not None
-    others = np.zeros(rows.n_tasks, dtype=bool) if others is None else others
+    if has_earlier is None:
+        has_earlier = np.zeros(rows.n_tasks, dtype=bool)
     leaving = []
-    ahead = looks_ahead(rows) | (others & bool(rows.forward))
+    ahead = looks_ahead(rows) | (has_earlier & bool(rows.forward))
     normal = np.flatnonzero(~rows.outlier)
     order = normal[np.lexsort((rows.group[normal], rows.codes[normal]))]
     for task_rows in np.split(order, np.flatnonzero(np.diff(rows.codes[order])) + 1):
@@ -170,10 +171,10 @@ def leaving_together(
         starts = np.flatnonzero(np.diff(groups, prepend=groups[0] - 1))
         ends = np.append(starts[1:], len(task_rows))
         task = rows.codes[task_rows[0]]
-        if len(starts) == 1 and not others[task]:
+        if len(starts) == 1 and not has_earlier[task]:
             continue
         if ahead[task]:
-            first = 0 if others[task] else int(first_judged(len(starts)))
+            first = 0 if has_earlier[task] else int(first_judged(len(starts)))
             for start, end in zip(starts[first:], ends[first:], strict=True):
                 leaving.append(
                     LeftOut(

@@ -139,8 +139,8 @@ def encode(labels: Labels) -> tuple[Labels, Codes]:
     if labels.dtype != object:
         tasks, codes = np.unique(labels, return_inverse=True)
         return tasks, codes
-    known = as_labels(checks.sorted_labels(labels))
-    return known, lookup(labels, known)
+    tasks = as_labels(checks.sorted_labels(labels))
+    return tasks, lookup(labels, tasks)
 
 
 def lookup(labels: Labels, tasks: Labels) -> Codes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -51,8 +51,8 @@ class CodedRows:
 
     def take(self, rows: Any) -> CodedRows:
         """The rows selected by an index."""
-        parts = (self.X, self.codes, self.outlier, self.weight)
-        return CodedRows(*(part[rows] for part in parts))
+        columns = (self.X, self.codes, self.outlier, self.weight)
+        return CodedRows(*(values[rows] for values in columns))
 
     def as_new(self, rows: Codes) -> Rows:
         """Some of the rows as they would be brought to be scored."""
@@ -90,6 +90,13 @@ class TrainingRows(CodedRows):
     forward: bool | int = False
     moment: Codes | None = None
 
+    @classmethod
+    def none(cls, n_tasks: int) -> TrainingRows:
+        """What a model that has seen its rows in blocks keeps of them."""
+        codes = np.zeros(0, dtype=np.intp)
+        outlier = np.zeros(0, dtype=bool)
+        return cls(np.empty((0, 0)), codes, outlier, np.zeros(0), codes, n_tasks)
+
     def take(self, rows: Any) -> TrainingRows:
         """The rows selected by an index; of a kernel matrix the columns too."""
         X = self.X[rows]
@@ -101,14 +108,6 @@ class TrainingRows(CodedRows):
             value = getattr(self, name)
             parts[name] = None if value is None else value[rows]
         return replace(self, **parts)
-
-    def parted(self, kept: Codes, held: Codes) -> tuple[TrainingRows, Rows]:
-        """Some rows to learn from, and others to be scored by what was learned."""
-        return self.take(kept), self.X[held]
-
-    def settled(self) -> TrainingRows:
-        """The rows as a model keeps them."""
-        return self
 
     def as_new(self, rows: Codes) -> Rows:
         """Some of the rows as they would be brought to be scored."""
@@ -146,10 +145,10 @@ class TrainingRows(CodedRows):
         missing = np.flatnonzero(self.codes == MISSING)
         if not len(missing):
             return self
-        known = np.flatnonzero(self.codes != MISSING)
-        rows = self.take(np.concatenate([known, np.tile(missing, self.n_tasks)]))
+        of_tasks = np.flatnonzero(self.codes != MISSING)
+        rows = self.take(np.concatenate([of_tasks, np.tile(missing, self.n_tasks)]))
         codes = np.repeat(np.arange(self.n_tasks), len(missing))
-        rows = replace(rows, codes=np.concatenate([self.codes[known], codes]))
+        rows = replace(rows, codes=np.concatenate([self.codes[of_tasks], codes]))
         return rows.take(np.argsort(rows.codes, kind="stable"))
 
     def by_task(self) -> TrainingRows:
@@ -161,8 +160,8 @@ class TrainingRows(CodedRows):
         """The same with other numbers for the tasks (T,); rows of negative ones are left out."""
         # MISSING is -1: it picks the last entry, which is MISSING again.
         new = np.append(codes, MISSING)[self.codes]
-        kept = np.flatnonzero((new >= 0) | (self.codes == MISSING))
-        return replace(self.take(kept), codes=new[kept], n_tasks=n_tasks)
+        staying = np.flatnonzero((new >= 0) | (self.codes == MISSING))
+        return replace(self.take(staying), codes=new[staying], n_tasks=n_tasks)
 
     def without(self, code: int) -> TrainingRows:
         """All rows but those of a task, the tasks after it counted anew."""
@@ -214,37 +213,9 @@ class WithColumns(Protocol):
     label_columns_: dict[str, str]
 
 
-@dataclass(frozen=True, eq=False)
-class RemadeRows(TrainingRows):
-    """Rows that transformers have made, and what makes them from some of the rows alone.
-
-    Attributes
-    ----------
-    remake : callable
-        Of numbers of rows to keep and rows to hold out: both as transformers make them
-        that were fitted to those that are kept.
-    """
-
-    remake: Callable[[Codes, Codes], tuple[Rows, Rows]] | None = None
-
-    def parted(self, kept: Codes, held: Codes) -> tuple[TrainingRows, Rows]:
-        """See :class:`TrainingRows`."""
-        assert self.remake is not None
-        X, held_X = self.remake(kept, held)
-        return replace(self.settled().take(kept), X=X), held_X
-
-    def settled(self) -> TrainingRows:
-        """See :class:`TrainingRows`."""
-        names = [part.name for part in fields(TrainingRows)]
-        return TrainingRows(**{name: getattr(self, name) for name in names})
-
-    @classmethod
-    def of(
-        cls, rows: TrainingRows, remake: Callable[[Codes, Codes], tuple[Rows, Rows]]
-    ) -> RemadeRows:
-        """Rows with what makes them again."""
-        names = [part.name for part in fields(TrainingRows)]
-        return cls(**{name: getattr(rows, name) for name in names}, remake=remake)
+#: Of numbers of rows to keep and of rows to hold out: both as transformers make them that
+#: were fitted to those that are kept.
+Remake = Callable[[Codes, Codes], tuple[Rows, Rows]]
 
 
 def training_rows(
@@ -295,16 +266,13 @@ def training_rows(
         labels = one_per_row("task", task, n)
     if labels.dtype == object:  # native arrays have no missing labels
         checks.refuse_rows_without_task(labels, mask)
-    kept = np.flatnonzero(weight > 0)
-    if labels.dtype == object:
-        tasks, codes = encode(labels[kept])
-    else:
-        tasks, codes = np.unique(labels[kept], return_inverse=True)
+    counted = np.flatnonzero(weight > 0)
+    tasks, codes = encode(labels[counted])
     square = get_tags(estimator).input_tags.pairwise
     if square:
-        checked = checks.symmetric_part(checked)[np.ix_(kept, kept)]
-    elif len(kept) < n:
-        checked = checked[kept]
+        checked = checks.symmetric_part(checked)[np.ix_(counted, counted)]
+    elif len(counted) < n:
+        checked = checked[counted]
     content = row_numbers(checked)
     if square:
         # A line of the matrix, sorted, is the same whatever the order of the others.
@@ -312,7 +280,7 @@ def training_rows(
             np.column_stack([row_numbers(np.sort(checked, axis=1)), content])
         )
     order = np.lexsort((content, np.where(codes == MISSING, len(tasks), codes)))
-    source = kept[order]
+    source = counted[order]
     checked = checked[np.ix_(order, order)] if square else checked[order]
     codes = codes[order]
     mask = mask[source]

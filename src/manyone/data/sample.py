@@ -93,26 +93,29 @@ class Sample:
         reached = np.cumsum(self.weight)
         before = np.searchsorted(self.stratum, self.stratum)
         reached -= np.concatenate([[0.0], reached])[before]
-        kept = np.flatnonzero(
+        chosen = np.flatnonzero(
             self.outlier | (reached <= 0.25 * self.totals[self.stratum, 0])
         )
-        X = self.X[kept]
-        stratum = self.stratum[kept]
-        hashes = self.hashes[kept]
+        X = self.X[chosen]
+        stratum = self.stratum[chosen]
+        hashes = self.hashes[chosen]
         return replace(
-            self, X=X, stratum=stratum, hashes=hashes, weight=self.weight[kept]
+            self, X=X, stratum=stratum, hashes=hashes, weight=self.weight[chosen]
         )
 
     def without(self, code: int) -> Sample:
         """The sample without a task."""
-        kept = np.flatnonzero(self.codes != code)
-        stratum = self.stratum[kept] - 2 * (self.codes[kept] > code)
+        staying = np.flatnonzero(self.codes != code)
+        stratum = self.stratum[staying] - 2 * (self.codes[staying] > code)
         totals = np.delete(self.totals, [2 * code + 2, 2 * code + 3], axis=0)
         left = replace(
             self, tasks=np.delete(self.tasks, code), stratum=stratum, totals=totals
         )
         return replace(
-            left, X=self.X[kept], hashes=self.hashes[kept], weight=self.weight[kept]
+            left,
+            X=self.X[staying],
+            hashes=self.hashes[staying],
+            weight=self.weight[staying],
         )
 
     def rows(self, *, own_weight: bool = False) -> TrainingRows:
@@ -162,8 +165,7 @@ class TakeSample:
     def partial(self, block: AnyBlock) -> Sample:
         """Sample of one block, which is checked on the way."""
         checked = block.checked()
-        tasks = checked.labels()
-        sample = self.of(checked.coded(tasks), tasks)
+        sample = self.of(checked.rows, checked.tasks)
         return replace(sample, names=checked.names, label_columns=checked.label_columns)
 
     def of(self, rows: CodedRows, tasks: Labels) -> Sample:
@@ -191,12 +193,13 @@ class TakeSample:
     def merge(self, one: Sample, other: Sample) -> Sample:
         """Sample of the rows of both."""
         named = [
-            None if part.names is None else part.names.tolist() for part in (one, other)
+            None if sample.names is None else sample.names.tolist()
+            for sample in (one, other)
         ]
         if one.X.shape[1] != other.X.shape[1] or named[0] != named[1]:
             columns = " and ".join(
-                str(part.X.shape[1]) if name is None else str(name)
-                for part, name in zip((one, other), named, strict=True)
+                str(sample.X.shape[1]) if name is None else str(name)
+                for sample, name in zip((one, other), named, strict=True)
             )
             raise ValueError(
                 f"Blocks must have the same columns; two of them have {columns}."
@@ -204,11 +207,11 @@ class TakeSample:
         tasks, _ = encode(as_labels([*one.tasks.tolist(), *other.tasks.tolist()]))
         totals = np.zeros((2 * len(tasks) + 2, one.totals.shape[1]))
         strata = []
-        for part in (one, other):
-            place = np.concatenate([[MISSING], lookup(part.tasks, tasks)]) + 1
-            totals[2 * place] += part.totals[::2]
-            totals[2 * place + 1] += part.totals[1::2]
-            strata.append(2 * place[part.stratum // 2] + part.stratum % 2)
+        for sample in (one, other):
+            place = np.concatenate([[MISSING], lookup(sample.tasks, tasks)]) + 1
+            totals[2 * place] += sample.totals[::2]
+            totals[2 * place + 1] += sample.totals[1::2]
+            strata.append(2 * place[sample.stratum // 2] + sample.stratum % 2)
         X = stacked([one.X, other.X])
         quota = min(one.quota, other.quota)
         hashes = np.concatenate([one.hashes, other.hashes])
@@ -249,12 +252,12 @@ class TakeSample:
             below = np.concatenate([[0], np.cumsum(ascending)[:-1]])
             possible = (self.size - below) // np.arange(len(ascending), 0, -1)
             quota = max(self.least, int(possible[np.argmax(possible < ascending)]))
-        kept = np.flatnonzero(rank < quota)
-        place = order[starts[kept]]
+        chosen = np.flatnonzero(rank < quota)
+        place = order[starts[chosen]]
         sample = replace(
             sample, X=sample.X[place], hashes=sample.hashes[place], quota=quota
         )
-        return replace(sample, stratum=stratum[kept], weight=weight[kept])
+        return replace(sample, stratum=stratum[chosen], weight=weight[chosen])
 
 
 def refuse_unusable(sample: Sample) -> None:

@@ -15,7 +15,7 @@ from typing import Generic, Protocol, TypeVar
 import numpy as np
 
 from manyone._types import Labels
-from manyone.data.blocks import AnyBlock, RowsBlock
+from manyone.data.blocks import AnyBlock, CheckedBlock
 from manyone.data.hashing import row_hashes
 from manyone.data.rows import CodedRows, TrainingRows, number_of
 from manyone.progress import counted
@@ -92,17 +92,6 @@ class Swept:
         return self.sweep(_OnBlocks(step, self.tasks))
 
 
-@dataclass(frozen=True, eq=False)
-class AtHand:
-    """The source of rows in memory: one block."""
-
-    rows: CodedRows
-
-    def reduce(self, step: RowsStep[Part]) -> Part:
-        """See :class:`Source`."""
-        return step.of(self.rows)
-
-
 def local_sweep(blocks: Iterable[AnyBlock]) -> Sweep:
     """One block after the other, in this process.
 
@@ -151,8 +140,9 @@ class _Watched(Generic[Part]):
         if number_of(block.X) == 0:
             return None
         checked = block.checked()
-        hashes = int(row_hashes(checked.X).sum(dtype=np.uint64))
-        return Seen(checked.X.shape[0], hashes), self.step.partial(checked)
+        X = checked.rows.X
+        hashes = int(row_hashes(X).sum(dtype=np.uint64))
+        return Seen(X.shape[0], hashes), self.step.partial(checked)
 
     def merge(
         self, one: tuple[Seen, Part] | None, other: tuple[Seen, Part] | None
@@ -199,36 +189,29 @@ class SteadySweep:
         )
 
 
-class RowsSweep:
-    """Passes over training rows at hand, which are one block.
+@dataclass(frozen=True, eq=False)
+class AtHand:
+    """Passes over rows in memory, which are one block.
 
     Parameters
     ----------
-    block : RowsBlock
+    block : CheckedBlock
     """
 
-    def __init__(self, block: RowsBlock) -> None:
-        self.block = block
+    block: CheckedBlock
 
     def __call__(self, step: Step[Part]) -> Part:
         """Run a pass."""
         return step.partial(self.block)
 
 
-class ColumnsOf(Protocol):
-    """An estimator that knows the columns of its rows, and their names where they have some."""
-
-    label_columns_: dict[str, str]
-
-
-def sweep_of_rows(model: ColumnsOf, rows: TrainingRows, tasks: Labels) -> RowsSweep:
-    """Passes over rows at hand, whose columns the model knows already."""
-    names = getattr(model, "feature_names_in_", None)
-    columns = getattr(model, "label_columns_", {})
-    return RowsSweep(RowsBlock(rows, tasks, names, columns))
+def training_rows_of(sweep: Sweep) -> TrainingRows | None:
+    """The rows of a fit, where the passes over them have them at hand."""
+    rows = sweep.block.rows if isinstance(sweep, AtHand) else None
+    return rows if isinstance(rows, TrainingRows) else None
 
 
 def steady(sweep: Sweep) -> Sweep:
     """Passes that notice when rows change."""
-    watched = isinstance(sweep, SteadySweep | RowsSweep)
+    watched = isinstance(sweep, SteadySweep | AtHand)
     return sweep if watched else SteadySweep(sweep)

@@ -19,11 +19,12 @@ from manyone._sklearn import Constraints, Interval, StrOptions, fit_context
 from manyone._types import Array, Codes, Labels, Metric, Rows
 from manyone.calibration.folds import similarity_of, solve_with_folds
 from manyone.calibration.thresholds import Calibration
-from manyone.capabilities import DECLARED, Capabilities
+from manyone.capabilities import DECLARED, Capabilities, methods_that
 from manyone.data import checks
+from manyone.data.blocks import CheckedBlock
 from manyone.data.memory import NotEnoughMemory, too_large
-from manyone.data.rows import RemadeRows, TrainingRows, in_memory, training_rows
-from manyone.data.sweeps import Sweep
+from manyone.data.rows import Remake, TrainingRows, in_memory, training_rows
+from manyone.data.sweeps import AtHand, Sweep
 from manyone.estimators.scoring import (
     DEFAULT_RATE,
     LIMIT,
@@ -31,7 +32,7 @@ from manyone.estimators.scoring import (
     Scoring,
     limit_ratio,
 )
-from manyone.fitting.sources import refuse_whole_rows, sweep_over
+from manyone.fitting.sources import sweep_of
 from manyone.kernels.gram import Gram
 from manyone.kernels.kernel import KERNELS, VALUES_ONLY, Kernel
 from manyone.messages import warn_user
@@ -93,8 +94,19 @@ class OneClassEstimator(
         return None
 
     @abstractmethod
-    def _fit_rows(self, rows: TrainingRows, tasks: Labels, *, calibrate: bool) -> Self:
-        """Become the model of these rows, with left-out scores where `calibrate` says so."""
+    def _fit_rows(
+        self,
+        rows: TrainingRows,
+        tasks: Labels,
+        *,
+        calibrate: bool,
+        remake: Remake | None = None,
+    ) -> Self:
+        """Become the model of these rows, with left-out scores where `calibrate` says so.
+
+        Rows that transformers have made are made again, from those that are kept, where
+        others are left out.
+        """
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(
@@ -138,9 +150,14 @@ class OneClassEstimator(
             checks.warn_of_labels_in_y(y)
         limit_ratio(self.alarm_rate, self.task_rate_limit)
         self.__dict__.pop("limit_ratio_", None)
-        if not in_memory(X) or self.landmarks is not None:
-            sweep = sweep_over(self, X, task, outlier, sample_weight, groups)
-            if sweep is not None:
+        # A memory-mapped array can be read whole by a model without landmarks.
+        at_hand = in_memory(X) or isinstance(X, np.memmap)
+        if not at_hand or self.landmarks is not None:
+            reason = self._why_whole_rows(groups)
+            if reason is None or not in_memory(X):
+                sweep = sweep_of(X, task, outlier, sample_weight)
+                if reason is not None:
+                    raise self._no_passes(reason)
                 return self._fit_passes(sweep)
         rows, tasks, _ = training_rows(self, X, task, outlier, sample_weight, groups)
         return self._fit_rows(rows, tasks, calibrate=self.alarm_rate is not None)
@@ -149,10 +166,45 @@ class OneClassEstimator(
     def _why_whole_rows(self, groups: object) -> str | None:
         """Why all rows have to be at hand; None where passes over blocks will do."""
 
+    def _no_passes(self, reason: str) -> ValueError:
+        """What is said where all rows have to be at hand, and come in blocks."""
+        able = " or ".join(methods_that(*self.can_pass))
+        return ValueError(
+            f"{reason}, but X comes in blocks. Use {able} with landmarks=1000 or so."
+        )
+
+    @abstractmethod
     def _fit_passes(self, sweep: Sweep) -> Self:
-        """Become the model of rows that only passes over blocks can see."""
-        refuse_whole_rows(self, None)
-        raise NotImplementedError(f"{type(self).__name__} says that passes will do.")
+        """Become the model of rows that only passes over blocks can see, or refuse them."""
+
+    def _sweep_of_rows(self, rows: TrainingRows, tasks: Labels) -> AtHand:
+        """Passes over rows at hand, whose columns the estimator knows already."""
+        names = getattr(self, "feature_names_in_", None)
+        columns = getattr(self, "label_columns_", {})
+        return AtHand(CheckedBlock(rows, tasks, names, columns))
+
+    def _become(
+        self,
+        solution: Solution,
+        tasks: Labels,
+        training: TrainingRows,
+        calibration: Calibration | None,
+        alarm_rate: float | None,
+    ) -> Self:
+        """Take over a model, and set its thresholds; without a rate it has none.
+
+        Nothing is changed before: a refusal leaves no trace.
+        """
+        self.solution_ = solution
+        self.tasks_ = tasks
+        # What updates, exact p-values and plots need of the rows.
+        self.training_ = training
+        if calibration is None:
+            self.__dict__.pop("calibration_", None)
+        else:
+            self.calibration_ = calibration
+        self._set_offsets(alarm_rate)
+        return self
 
     def fit_predict(
         self, X: object, y: object = None, *, task: object = None, **given: object
@@ -223,17 +275,24 @@ class MultiTaskOneClass(OneClassEstimator):
 
     # ------------------------------------------------------------------------------------- fitting
 
-    def _fit_rows(self, rows: TrainingRows, tasks: Labels, *, calibrate: bool) -> Self:
-        if self.can.merges_copies and not isinstance(rows, RemadeRows):
+    def _fit_rows(
+        self,
+        rows: TrainingRows,
+        tasks: Labels,
+        *,
+        calibrate: bool,
+        remake: Remake | None = None,
+    ) -> Self:
+        if self.can.merges_copies and remake is None:
             rows = rows.merged()[0]
         try:
             with np.errstate(under="ignore"):
-                solution = self._learn(rows, left_out=calibrate)
+                solution = self._learn(rows, left_out=calibrate and remake is None)
                 self._warn(solution, rows.X)
-                guarded = with_nearness(solution, rows.settled())
-                if isinstance(rows, RemadeRows):  # left-out rows are guarded already
-                    guarded = replace(guarded, left_out=solution.left_out)
-                solution = guarded
+                solution = with_nearness(solution, rows)
+                if remake is not None:
+                    # Rows that a closed form leaves out have shaped the transformers.
+                    solution = self._judged_by_folds(solution, rows, None, remake)
         except NotEnoughMemory:
             raise
         except MemoryError:
@@ -242,21 +301,21 @@ class MultiTaskOneClass(OneClassEstimator):
             raise NotEnoughMemory(
                 too_large(len(rows.codes) if joint else largest, joint)
             ) from None
-        self.tasks_ = tasks
-        self.solution_ = solution
-        # What updates, exact p-values and plots need of the rows.
-        self.training_ = rows.settled()
+        training = rows
         if rows.columns is not None:
-            self.training_ = replace(rows, X=np.empty((len(rows.codes), 0)))
-        self.__dict__.pop("calibration_", None)
+            training = replace(rows, X=np.empty((len(rows.codes), 0)))
+        calibration = None
         if calibrate:
             with np.errstate(under="ignore"):
-                self.calibration_ = Calibration.from_left_out(solution, rows)
-        self._set_offsets(self.alarm_rate if calibrate else None)
-        return self
+                calibration = Calibration.from_left_out(solution, rows)
+        rate = self.alarm_rate if calibrate else None
+        return self._become(solution, tasks, training, calibration, rate)
 
     def _why_whole_rows(self, groups: object) -> str | None:
         return f"{type(self).__name__} needs all rows in memory"
+
+    def _fit_passes(self, sweep: Sweep) -> Self:
+        raise self._no_passes(f"{type(self).__name__} needs all rows in memory")
 
     def _learn(
         self, rows: TrainingRows, *, left_out: bool, kernel: Kernel | None = None
@@ -277,10 +336,6 @@ class MultiTaskOneClass(OneClassEstimator):
         """
         if not left_out:
             rows = replace(rows, group=None)
-        elif isinstance(rows, RemadeRows):
-            # Rows that a closed form leaves out have shaped the transformers.
-            solution = self._learn(rows.settled(), left_out=False, kernel=kernel)
-            return self._judged_by_folds(solution, rows, None)
         if self.metric != "plain":
             metric, prepared = self._learned_metric(replace(rows, group=None))
             X = metric.apply(prepared.X, prepared.codes)
@@ -333,8 +388,10 @@ class MultiTaskOneClass(OneClassEstimator):
         alone = replace(rows, group=None)
 
         def refit(kept: Codes, held: Codes) -> tuple[Solution, Array]:
-            part = self._solve(numbered.take(kept), alone.take(kept), left_out=False)
-            return part, part.scorer.own(K[held], rows.codes[held])
+            fold_model = self._solve(
+                numbered.take(kept), alone.take(kept), left_out=False
+            )
+            return fold_model, fold_model.scorer.own(K[held], rows.codes[held])
 
         normal = np.flatnonzero(~rows.outlier)
         weight = rows.weight[normal]
@@ -348,6 +405,7 @@ class MultiTaskOneClass(OneClassEstimator):
         solution: Solution,
         rows: TrainingRows,
         metric: Whitening | TaskWhitenings | None,
+        remake: Remake | None = None,
     ) -> Solution:
         """The solution with scores of its rows by refits without them.
 
@@ -360,17 +418,20 @@ class MultiTaskOneClass(OneClassEstimator):
         if metric is not None:
             # (Outliers of every task are not dealt to folds: any metric will do.)
             X = metric.apply(rows.X, np.maximum(rows.codes, 0))
-        similarity = similarity_of(X, rows.settled(), kernel)
-        same_rows = metric is None and not isinstance(rows, RemadeRows)
+        similarity = similarity_of(X, rows, kernel)
+        fixed = kernel if metric is None and remake is None else None
 
         def refit(kept: Codes, held: Codes) -> tuple[Solution, Array]:
-            part_rows, X_held = rows.parted(kept, held)
-            fixed = kernel if same_rows else None
-            part = self._learn(part_rows, left_out=False, kernel=fixed)
-            if isinstance(rows, RemadeRows):
+            left = rows.take(kept)
+            held_X = rows.X[held]
+            if remake is not None:
+                X, held_X = remake(kept, held)
+                left = replace(left, X=X)
+            fold_model = self._learn(left, left_out=False, kernel=fixed)
+            if remake is not None:
                 # How far a row is from all others depends on the transformers, too.
-                part = with_nearness(part, part_rows)
-            return part, part.scorer.own(X_held, rows.codes[held])
+                fold_model = with_nearness(fold_model, left)
+            return fold_model, fold_model.scorer.own(held_X, rows.codes[held])
 
         return solve_with_folds(
             lambda: solution, refit, similarity, rows, self.can.folds or _FOLDS

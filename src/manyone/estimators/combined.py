@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable
 from copy import copy
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar, Self
@@ -12,22 +13,23 @@ from sklearn.base import clone
 from sklearn.utils import get_tags
 
 from manyone._sklearn import BaseComposition, Constraints, VisualBlock
-from manyone._types import Array, Labels
-from manyone.calibration.thresholds import Calibration
+from manyone._types import Array, Codes, Labels
+from manyone.calibration import Calibration
+from manyone.calibration.tails import IntoTails, Tails, seen_scores
 from manyone.capabilities import Capabilities
-from manyone.data.rows import TrainingRows
+from manyone.data.labels import lookup
+from manyone.data.rows import CodedRows, Remake, TrainingRows, codes_without
 from manyone.data.sweeps import (
     AtHand,
-    RowsSweep,
     Source,
     Sweep,
     Swept,
     steady,
-    sweep_of_rows,
+    training_rows_of,
 )
 from manyone.estimators.base import MultiTaskOneClass, OneClassEstimator
-from manyone.estimators.elsewhere import by_blocks
 from manyone.estimators.independent import IndependentOCKSR
+from manyone.estimators.landmarks import LandmarkOneClass
 from manyone.estimators.nonlinear import NonlinearOCKSR
 from manyone.estimators.updates import (
     Updatable,
@@ -37,20 +39,73 @@ from manyone.estimators.updates import (
 )
 from manyone.fitting.independent import TaskSums
 from manyone.fitting.joint import Sums
-from manyone.fitting.passes import fit_judged, no_rows
-from manyone.fitting.sources import refuse_whole_rows
-from manyone.fitting.views import (
-    GivenScores,
-    combined,
-    combined_left_out,
-    enrolled_views,
-    forgotten_views,
-)
+from manyone.fitting.sources import by_blocks
+from manyone.fitting.updates import enrolled
 from manyone.messages import CalibrationWarning
 from manyone.models.combined import (
+    CombinedScorer,
+    Tail,
     combined_scorer,
+    relative_weights,
+    weight_of,
 )
 from manyone.models.solution import Judge, Solution
+
+#: Fitted views by name.
+Views = dict[str, MultiTaskOneClass]
+
+
+@dataclass(frozen=True, eq=False)
+class GivenScores(Judge):
+    """Left-out scores (n,) of the rows at hand, in their order."""
+
+    scores: Array
+
+    def judged(self, rows: CodedRows) -> Array:
+        """See :class:`Judge`."""
+        return self.scores
+
+
+@dataclass(frozen=True, eq=False)
+class JudgeViews(IntoTails):
+    """The pass that leaves every row out of all views at once.
+
+    Rows that shaped the landmarks of a view are not judged.
+
+    Parameters
+    ----------
+    judges : list of Judge
+        Of the views.
+    calibrations : list of Calibration
+        Of the views.
+    scorer : CombinedScorer
+    """
+
+    judges: list[Judge]
+    calibrations: list[Calibration]
+    scorer: CombinedScorer
+
+    def of(self, rows: CodedRows) -> Tails:
+        """Combined left-out scores of rows whose tasks are numbers."""
+        scores = self.scores(rows)
+        seen = seen_scores(scores, rows, self.scorer.own)
+        return Tails.known(scores, rows, len(self.scorer.tails[0].spread), seen)
+
+    def scores(self, rows: CodedRows) -> Array:
+        """Scores (n,) of rows that no view has seen; NaN for known outliers.
+
+        A row that is far out makes the unit of its task large. New rows have no part in
+        units, so a row that was left out has none in its own.
+        """
+        parts = zip(self.judges, self.calibrations, self.scorer.tails, strict=True)
+        values = [
+            tail.pooled_value(
+                calibration.scaled(judge.judged(rows), rows.weight, rows.codes)
+            )
+            for judge, calibration, tail in parts
+        ]
+        scores = self.scorer.combine(np.column_stack(values))
+        return np.where(rows.outlier, np.nan, scores)
 
 
 @dataclass(eq=False, repr=False)
@@ -132,13 +187,21 @@ class CombinedOneClass(Updates, OneClassEstimator, BaseComposition):
 
     # ------------------------------------------------------------------------------------- fitting
 
-    def _fit_rows(self, rows: TrainingRows, tasks: Labels, *, calibrate: bool) -> Self:
-        self.training_ = replace(rows.settled(), X=np.empty((len(rows.codes), 0)))
-        sweep = sweep_of_rows(self, rows, tasks)
-        return self._fit_views(sweep, self.alarm_rate if calibrate else None)
+    def _fit_rows(
+        self,
+        rows: TrainingRows,
+        tasks: Labels,
+        *,
+        calibrate: bool,
+        remake: Remake | None = None,
+    ) -> Self:
+        rate = self.alarm_rate if calibrate else None
+        return self._fit_views(self._sweep_of_rows(rows, tasks), rate, remake)
 
     def _fit_passes(self, sweep: Sweep) -> Self:
-        refuse_whole_rows(self, None)
+        reason = self._why_whole_rows(None)
+        if reason is not None:
+            raise self._no_passes(reason)
         return self._fit_views(steady(sweep), self.alarm_rate)
 
     def _why_whole_rows(self, groups: object) -> str | None:
@@ -150,67 +213,89 @@ class CombinedOneClass(Updates, OneClassEstimator, BaseComposition):
                 return reason
         return None
 
-    def _fit_views(self, sweep: Sweep, rate: float | None) -> Self:
+    def _fit_views(
+        self, sweep: Sweep, rate: float | None, remake: Remake | None = None
+    ) -> Self:
         """Fit every view, and become their combination."""
-        views: dict[str, MultiTaskOneClass] = {}
+        views: Views = {}
         judges: list[Judge] = []
+        rows = training_rows_of(sweep)
         for name, pattern in self._views():
             view = clone(pattern).set_params(**self._rates())
             views[name] = view
             with warnings.catch_warnings(action="ignore", category=CalibrationWarning):
                 # What has to be said about thresholds is said about the combined ones.
-                if view.landmarks is not None:
-                    _, judge = fit_judged(view, sweep, calibrate=True)
+                if isinstance(view, LandmarkOneClass) and view.landmarks is not None:
+                    judge = view._fit_sweep(sweep, calibrate=True)
                     assert judge is not None
                     judges.append(judge)
                     continue
-                assert isinstance(sweep, RowsSweep)
-                rows = sweep.block.rows
+                assert isinstance(sweep, AtHand)
+                assert rows is not None
                 view.n_features_in_ = self.n_features_in_
                 view.label_columns_ = {}
                 if hasattr(self, "feature_names_in_"):
                     view.feature_names_in_ = self.feature_names_in_
-                view._fit_rows(rows, sweep.block.tasks, calibrate=True)
+                view._fit_rows(rows, sweep.block.tasks, calibrate=True, remake=remake)
                 judges.append(GivenScores(_left_out(view, rows)))
         first = next(iter(views.values()))
-        if not isinstance(sweep, RowsSweep):
-            self.training_ = no_rows(len(first.tasks_))
+        training = TrainingRows.none(len(first.tasks_))
+        if rows is not None:
+            training = replace(rows, X=np.empty((len(rows.codes), 0)))
+        else:
             self.__dict__.pop("feature_names_in_", None)
             columns = {"n_features_in_", "feature_names_in_", "label_columns_"}
             for column in columns & vars(first).keys():
                 setattr(self, column, getattr(first, column))
-        return self._combine(views, judges, Swept(sweep, first.tasks_), rate)
+        return self._combine(views, judges, Swept(sweep, first.tasks_), training, rate)
 
     def _combine(
         self,
-        views: dict[str, MultiTaskOneClass],
+        views: Views,
         judges: list[Judge],
         source: Source,
+        training: TrainingRows,
         rate: float | None,
     ) -> Self:
         """Become the combination of fitted views; thresholds from their left-out scores."""
-        weights = None if self.weights is None else np.asarray(self.weights, float)
-        solution, calibration = combined(list(views.values()), judges, source, weights)
-        states = [view.solution_.state for view in views.values()]
-        if not all(isinstance(state, Sums | TaskSums) for state in states):
-            # Only sums can be changed without the rows.
-            solution = replace(solution, state=None)
-        return self._become(views, solution, calibration, rate)
+        tails = []
+        able = []
+        for view in views.values():
+            far = view.solution_.scorer.far()
+            calibration = view.calibration_
+            tails.append(Tail.of(*calibration.pooled(), calibration.units(), far))
+            able.append(
+                weight_of(
+                    calibration.scores, calibration.codes, calibration.weight, far
+                )
+            )
+        weights = relative_weights(able)
+        if self.weights is not None:
+            weights = np.asarray(self.weights, dtype=np.float64)
+        solutions = tuple(view.solution_ for view in views.values())
+        scorer = CombinedScorer(solutions, tuple(tails), weights)
+        step = JudgeViews(judges, _calibrations(views.values()), scorer)
+        left_out = source.reduce(step)
+        return self._become_views(views, scorer, left_out, training, rate)
 
-    def _become(
+    def _become_views(
         self,
-        views: dict[str, MultiTaskOneClass],
-        solution: Solution,
-        calibration: Calibration,
+        views: Views,
+        scorer: CombinedScorer,
+        left_out: Tails,
+        training: TrainingRows,
         rate: float | None,
     ) -> Self:
+        """Take over views and what their combination says of left-out rows."""
+        source = max(view.left_out_source for view in scorer.views)
+        # Only sums can be changed without the rows.
+        by_sums = all(isinstance(view.state, Sums | TaskSums) for view in scorer.views)
+        solution = Solution(scorer, None, source, state=left_out if by_sums else None)
+        tasks = next(iter(views.values())).tasks_
+        calibration = left_out.calibration(len(tasks), source)
         self.views_ = views
-        self.tasks_ = next(iter(views.values())).tasks_
-        self.solution_ = solution
-        self.calibration_ = calibration
-        self.weights_ = combined_scorer(solution).weights
-        self._set_offsets(rate)
-        return self
+        self.weights_ = scorer.weights
+        return self._become(solution, tasks, training, calibration, rate)
 
     def _rates(self) -> dict[str, float | None]:
         """What is promised of the views, too."""
@@ -278,12 +363,9 @@ class CombinedOneClass(Updates, OneClassEstimator, BaseComposition):
         views = self.views_.values()
         if any(view.solution_.left_out is None for view in views):
             return None
-        return combined_left_out(
-            combined_scorer(self.solution_),
-            [view.calibration_ for view in views],
-            [_left_out(view, rows) for view in views],
-            rows,
-        )
+        judges: list[Judge] = [GivenScores(_left_out(view, rows)) for view in views]
+        scorer = combined_scorer(self.solution_)
+        return JudgeViews(judges, _calibrations(views), scorer).scores(rows)
 
     # ------------------------------------------------------------------------------------- scoring
 
@@ -319,48 +401,101 @@ class CombinedOneClass(Updates, OneClassEstimator, BaseComposition):
         sample_weight: object,
         groups: object,
     ) -> Self:
-        if self.solution_.state is not None:
-            return self._changed(
-                enrolled_views,
-                *more_rows(self, X, task, outlier, sample_weight, groups),
-            )
-        return self._updated("_enrolled", X, task, outlier, sample_weight, groups)
+        given = (X, task, outlier, sample_weight, groups)
+        if self.solution_.state is None:
+            return self._updated("_enrolled", *given)
+        more, tasks = more_rows(self, *given)
+        views = self._copies()
+        judges: list[Judge] = []
+        with warnings.catch_warnings(action="ignore", category=CalibrationWarning):
+            for view in views.values():
+                judge = view._become_sums(*enrolled(view, more, tasks))
+                assert judge is not None
+                judges.append(judge)
+        codes = lookup(self.tasks_, tasks)
+        scorer = self._changed(views, codes)
+        # New rows are left out of the new views; earlier scores stay what they were.
+        added = JudgeViews(judges, _calibrations(views.values()), scorer).of(more)
+        return self._become_sums(views, scorer, codes, added)
 
     def _forgotten(
         self, code: int, X: object, outlier: object, sample_weight: object
     ) -> Self:
-        if self.solution_.state is not None:
-            return self._changed(forgotten_views, code, X, outlier, sample_weight)
-        return self._updated("_forgotten", code, X, outlier, sample_weight)
-
-    def _changed(self, change: Any, *given: object) -> Self:
-        """Change views that have kept sums over their rows."""
-        warn_of_lost_calibration(self)
-        # Copies: a refusal half-way leaves no trace.
-        views = {name: copy(view) for name, view in self.views_.items()}
+        given = (code, X, outlier, sample_weight)
+        if self.solution_.state is None:
+            return self._updated("_forgotten", *given)
+        views = self._copies()
         with warnings.catch_warnings(action="ignore", category=CalibrationWarning):
-            solution, calibration = change(self.solution_, list(views.values()), *given)
-        self.training_ = no_rows(len(next(iter(views.values())).tasks_))
-        return self._become(views, solution, calibration, self.promised_rate_)
+            for view in views.values():
+                view._forgotten(*given)
+        codes = codes_without(code, len(self.tasks_))
+        scorer = self._changed(views, codes)
+        none = Tails.none(len(self.tasks_) - 1)
+        return self._become_sums(views, scorer, codes, none)
 
-    def _updated(self, method: str, *given: object) -> Self:
-        """Change views that have kept their rows."""
-        warn_of_lost_calibration(self)
-        views = {name: copy(view) for name, view in self.views_.items()}
-        for name, view in views.items():
-            if not isinstance(view, Updatable) or view.landmarks is not None:
+    def _copies(self) -> dict[str, Updatable]:
+        """Views to be changed: a refusal half-way leaves no trace."""
+        views: dict[str, Updatable] = {}
+        for name, view in self.views_.items():
+            by_sums = self.solution_.state is not None
+            if not isinstance(view, Updatable) or (view.landmarks and not by_sums):
                 raise ValueError(
                     f"{type(view).__name__}, the view {name!r}, must be fitted again."
                 )
+            views[name] = copy(view)
+        return views
+
+    def _changed(self, views: dict[str, Updatable], codes: Codes) -> CombinedScorer:
+        """The scorer of views that have changed, with other numbers for the tasks they had (T,).
+
+        Weights and tail values stay what they were.
+        """
+        scorer = combined_scorer(self.solution_)
+        stays = codes >= 0
+        new = codes[stays]
+        tails = []
+        for view, tail in zip(views.values(), scorer.tails, strict=True):
+            spread = view.calibration_.units()
+            spread[new] = tail.spread[stays]
+            state = view.solution_.state
+            if isinstance(state, Sums):
+                spread[new] *= np.broadcast_to(state.scale, len(spread))[new]
+            tails.append(replace(tail, spread=spread))
+        solutions = tuple(view.solution_ for view in views.values())
+        return replace(scorer, views=solutions, tails=tuple(tails))
+
+    def _become_sums(
+        self,
+        views: dict[str, Updatable],
+        scorer: CombinedScorer,
+        codes: Codes,
+        added: Tails,
+    ) -> Self:
+        """Take over views of sums, and the scores of rows that came to them."""
+        warn_of_lost_calibration(self)
+        left_out = self.solution_.state
+        assert isinstance(left_out, Tails)
+        left_out = left_out.recoded(codes).merged(added)
+        training = TrainingRows.none(len(scorer.tails[0].spread))
+        rate = self.promised_rate_
+        return self._become_views({**views}, scorer, left_out, training, rate)
+
+    def _updated(self, method: str, *given: object) -> Self:
+        """Change views that have kept their rows."""
+        views = self._copies()
+        for view in views.values():
             with warnings.catch_warnings(action="ignore", category=CalibrationWarning):
                 getattr(view, method)(*given)
+        warn_of_lost_calibration(self)
         first = next(iter(views.values()))
         rows = first.training_.by_task()
         judges: list[Judge] = [
             GivenScores(_left_out(view, rows)) for view in views.values()
         ]
-        self.training_ = replace(rows, X=np.empty((len(rows.codes), 0)))
-        return self._combine(views, judges, AtHand(rows), self.promised_rate_)
+        source = Swept(self._sweep_of_rows(rows, first.tasks_), first.tasks_)
+        training = replace(rows, X=np.empty((len(rows.codes), 0)))
+        rate = self.promised_rate_
+        return self._combine({**views}, judges, source, training, rate)
 
     # ---------------------------------------------------------------------------------- parameters
 
@@ -393,10 +528,15 @@ class CombinedOneClass(Updates, OneClassEstimator, BaseComposition):
         return tags
 
 
+def _calibrations(views: Iterable[MultiTaskOneClass]) -> list[Calibration]:
+    """What the left-out scores of views are compared with."""
+    return [view.calibration_ for view in views]
+
+
 def _left_out(view: MultiTaskOneClass, rows: TrainingRows) -> Array:
     """Left-out scores of a view in the order of `rows`; copies may be one row of the view."""
     scores = view.solution_.left_out
     assert scores is not None
-    keys = [part.keys(rows) for part in (view.training_, rows)]
+    keys = [part_rows.keys(rows) for part_rows in (view.training_, rows)]
     order = np.argsort(keys[0], kind="stable")
     return np.asarray(scores[order[np.searchsorted(keys[0][order], keys[1])]])

@@ -3,14 +3,32 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Self
+from collections.abc import Callable
+from functools import wraps
+from inspect import signature
+from typing import Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from manyone._types import Array, Labels, Mask
+from manyone._types import Array, Labels
 from manyone.estimators.base import OneClassEstimator
 from manyone.estimators.combined import CombinedOneClass
+
+Answer = TypeVar("Answer")
+
+
+def _asked(method: Callable[..., Answer]) -> Callable[..., Answer]:
+    """A scoring method of estimators, for whatever holds a fitted one inside."""
+    roles = signature(method).parameters.keys() & {"task"}
+
+    @wraps(method)
+    def ask(holder: Delegating, X: object, **options: object) -> Answer:
+        labels = {role: options.pop(role, None) for role in roles}
+        inner: Callable[..., Answer] = getattr(holder._inner, method.__name__)
+        return inner(**holder._prepared(X, **labels), **options)
+
+    return ask
 
 
 class Delegating:
@@ -35,21 +53,13 @@ class Delegating:
         """Fit (see `fit` for what else may be given), then predict the same rows, shape (n,)."""
         return self.fit(X, y, task=task, **roles).predict(X, task=task)
 
-    def score_samples(self, X: object, *, task: object = None) -> Array:
-        """Score of each row, shape (n,); higher is more normal."""
-        return self._inner.score_samples(**self._prepared(X, task=task))
-
-    def decision_function(self, X: object, *, task: object = None) -> Array:
-        """Score minus threshold, shape (n,); < 0 raises the alarm."""
-        return self._inner.decision_function(**self._prepared(X, task=task))
-
-    def predict(self, X: object, *, task: object = None) -> NDArray[np.int_]:
-        """+1 where a row is normal for its task, -1 where it raises the alarm, shape (n,)."""
-        return self._inner.predict(**self._prepared(X, task=task))
-
-    def pvalues(self, X: object, *, task: object = None, exact: bool = False) -> Array:
-        """P-value of "this row is normal for its task", shape (n,)."""
-        return self._inner.pvalues(**self._prepared(X, task=task), exact=exact)
+    score_samples = _asked(OneClassEstimator.score_samples)
+    decision_function = _asked(OneClassEstimator.decision_function)
+    predict = _asked(OneClassEstimator.predict)
+    pvalues = _asked(OneClassEstimator.pvalues)
+    select = _asked(OneClassEstimator.select)
+    score_tasks = _asked(OneClassEstimator.score_tasks)
+    predict_task = _asked(OneClassEstimator.predict_task)
 
     def pvalues_together(
         self, X: object, *, task: object = None
@@ -64,10 +74,6 @@ class Delegating:
         """What `pvalues_together` compares new rows with."""
         return self._inner.together_source_
 
-    def select(self, X: object, *, task: object = None, fdr: float = 0.1) -> Mask:
-        """Rows of a batch to call abnormal, with false-discovery control, shape (n,)."""
-        return self._inner.select(**self._prepared(X, task=task), fdr=fdr)
-
     def view_scores(self, X: object, *, task: object = None) -> Array:
         """How abnormal each row looks in each view of a combined estimator, shape (n, V)."""
         model = self._inner
@@ -76,14 +82,6 @@ class Delegating:
                 f"A {type(model).__name__} has no views: only CombinedOneClass has."
             )
         return model.view_scores(**self._prepared(X, task=task))
-
-    def score_tasks(self, X: object) -> Array:
-        """Score of every row against every task, shape (n, T)."""
-        return self._inner.score_tasks(**self._prepared(X))
-
-    def predict_task(self, X: object) -> Labels:
-        """The task that accepts a row best, or none, shape (n,)."""
-        return self._inner.predict_task(**self._prepared(X))
 
     def recalibrate(self, alarm_rate: float) -> Self:
         """Promise another alarm rate; nothing is refitted."""

@@ -15,8 +15,7 @@ from manyone.calibration.conformal import TaskRidge
 from manyone.calibration.tails import Tails
 from manyone.capabilities import Capabilities
 from manyone.data.rows import MISSING, TrainingRows
-from manyone.data.sample import Sample
-from manyone.data.sweeps import Source
+from manyone.estimators.landmarks import Passes
 from manyone.estimators.task_metric import TaskMetricOneClass
 from manyone.estimators.task_ridges import (
     TaskRidges,
@@ -26,9 +25,8 @@ from manyone.estimators.task_ridges import (
 )
 from manyone.estimators.updates import Updatable
 from manyone.fitting.independent import TaskPlans, independent_passes
-from manyone.fitting.plan import Plan
 from manyone.kernels.gram import Gram, Points
-from manyone.models.guards import Nearness, unguarded
+from manyone.models.guards import unguarded
 from manyone.models.scorers import InMetric
 from manyone.models.solution import Solution
 from manyone.models.task_expansions import TaskExpansions
@@ -155,15 +153,16 @@ class IndependentOCKSR(TaskMetricOneClass, Updatable):
     def _solve(self, gram: Gram, rows: TrainingRows, *, left_out: bool) -> Solution:
         return independent_solution(gram, rows, self.alpha)
 
-    def _solve_passes(
-        self,
-        plan: Plan | TaskPlans,
-        source: Source,
-        sample: Sample,
-        nearness: Nearness | None,
-    ) -> tuple[Solution, Tails]:
-        assert isinstance(plan, TaskPlans)
-        return independent_passes(plan, source, self.alpha, self._exactly, nearness)
+    def _solve_passes(self, passes: Passes) -> tuple[Solution, Tails | None]:
+        assert isinstance(passes.plan, TaskPlans)
+        return independent_passes(
+            passes.plan,
+            passes.source,
+            self.alpha,
+            self._exactly,
+            passes.nearness,
+            left_out=passes.left_out,
+        )
 
     @property
     def dual_coef_(self) -> sparse.csc_array:
@@ -208,11 +207,11 @@ class IndependentOCKSR(TaskMetricOneClass, Updatable):
         was = np.flatnonzero(order < len(old.codes))
         solved = TaskRidges.empty(rows)
         now = np.unique(old.codes[old.codes != MISSING])
-        known = self._solved()
-        solved.alpha[now] = known.alpha
-        solved.coef[was] = known.coef
-        solved.kept[was] = known.kept
-        solved.shared_coef[: len(known.shared_coef), now] = known.shared_coef
+        before = self._known_ridges()
+        solved.alpha[now] = before.alpha
+        solved.coef[was] = before.coef
+        solved.remaining[was] = before.remaining
+        solved.shared_coef[: len(before.shared_coef), now] = before.shared_coef
         everyone = np.any(new.codes == MISSING)
         changed = np.arange(rows.n_tasks) if everyone else np.unique(new.codes)
         gram = Gram(Points(self.kernel_, rows.X))
@@ -222,19 +221,19 @@ class IndependentOCKSR(TaskMetricOneClass, Updatable):
 
     def _without_rows(self, gone: Codes, code: int) -> tuple[Solution, TrainingRows]:
         rows = self.training_.without(code)
-        known = self._solved()
+        before = self._known_ridges()
         solved = TaskRidges(
-            np.delete(known.alpha, code),
-            np.delete(known.coef, gone),
-            np.delete(known.kept, gone),
-            np.delete(known.shared_coef, code, axis=1),
+            np.delete(before.alpha, code),
+            np.delete(before.coef, gone),
+            np.delete(before.remaining, gone),
+            np.delete(before.shared_coef, code, axis=1),
         )
         gram = Gram(Points(self.kernel_, rows.X))
         alpha = self._exact_state.alpha
         return solution_of(gram, rows, alpha, solved), rows
 
-    def _solved(self) -> TaskRidges:
+    def _known_ridges(self) -> TaskRidges:
         learned = self.solution_.learned
         scorer = self._expansions
-        kept = self._exact_state.one_minus_leverage
-        return TaskRidges(learned["alpha"], scorer.coef, kept, scorer.shared_coef)
+        remaining = self._exact_state.one_minus_leverage
+        return TaskRidges(learned["alpha"], scorer.coef, remaining, scorer.shared_coef)

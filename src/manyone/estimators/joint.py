@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -13,22 +12,17 @@ from manyone._types import Array, Codes
 from manyone.calibration.conformal import TaskRidge
 from manyone.calibration.tails import Tails
 from manyone.capabilities import Capabilities
-from manyone.data.groups import leaving_together
 from manyone.data.rows import TrainingRows
-from manyone.data.sample import Sample
-from manyone.data.sweeps import Source
+from manyone.estimators.landmarks import Passes
 from manyone.estimators.updates import Updatable
-from manyone.fitting.independent import TaskPlans
+from manyone.fitting.closed_form import SolveWithout, closed_form
 from manyone.fitting.joint import joint_passes
-from manyone.fitting.plan import Plan
 from manyone.kernels.gram import Expansion, Gram, Points
-from manyone.models.guards import Nearness
 from manyone.models.solution import ExactState, Solution
-from manyone.solvers.leave_blocks import scores_without_blocks, solve_without_blocks
+from manyone.solvers.leave_blocks import solve_without_blocks
 from manyone.solvers.ridge import (
     effective_alpha,
     factorise,
-    left_out_scores,
     one_minus_leverage,
     solve_ridge,
 )
@@ -140,20 +134,19 @@ class JointOCKSR(Updatable):
         R = rows.responses()
         points = gram.points
         alpha = float(effective_alpha(self.alpha, np.diagonal(K) @ rows.weight))
-        coef, kept, lower = solve_ridge(K, R, alpha, rows.weight, overwrite=True)
+        coef, remaining, lower = solve_ridge(K, R, alpha, rows.weight, overwrite=True)
         residuals = coef * (alpha / rows.weight)[:, None]
         without = partial(solve_without_blocks, lower, alpha)
-        return ridge_solution(points, coef, residuals, kept, alpha, rows, without)
+        return ridge_solution(points, coef, residuals, remaining, alpha, rows, without)
 
-    def _solve_passes(
-        self,
-        plan: Plan | TaskPlans,
-        source: Source,
-        sample: Sample,
-        nearness: Nearness | None,
-    ) -> tuple[Solution, Tails]:
-        assert isinstance(plan, Plan)
-        return joint_passes(plan, source, self.alpha, nearness)
+    def _solve_passes(self, passes: Passes) -> tuple[Solution, Tails | None]:
+        return joint_passes(
+            passes.joint_plan,
+            passes.source,
+            self.alpha,
+            passes.nearness,
+            left_out=passes.left_out,
+        )
 
     def _task_ridges(self, tasks: Codes) -> Iterator[TaskRidge]:
         rows = self.training_
@@ -183,8 +176,8 @@ class JointOCKSR(Updatable):
         weight = self.training_.weight
         learned = self.solution_.learned
         count = np.minimum(weight, 1.0)
-        kept = self._exact_state.one_minus_leverage
-        complement = 1.0 - weight * (1.0 - kept) / count
+        remaining = self._exact_state.one_minus_leverage
+        complement = 1.0 - weight * (1.0 - remaining) / count
         root = np.sqrt(weight)
         coef = learned["dual_coef"]
         return RidgeState(coef, complement, self._factor(), root, learned["alpha"])
@@ -212,10 +205,12 @@ class JointOCKSR(Updatable):
     ) -> tuple[Solution, TrainingRows]:
         coef, complement, lower, _, alpha = changed
         residuals = coef * (alpha / rows.weight)[:, None]
-        kept = one_minus_leverage(complement, rows.weight)
+        remaining = one_minus_leverage(complement, rows.weight)
         points = Points(self.solution_.scorer.points.kernel, rows.X)
         without = partial(solve_without_blocks, lower, alpha)
-        solution = ridge_solution(points, coef, residuals, kept, alpha, rows, without)
+        solution = ridge_solution(
+            points, coef, residuals, remaining, alpha, rows, without
+        )
         return solution, rows
 
 
@@ -223,10 +218,10 @@ def ridge_solution(
     points: Points,
     coef: Array,
     residuals: Array,
-    kept: Array,
+    remaining: Array,
     alpha: float,
     rows: TrainingRows,
-    without: Any,
+    without: SolveWithout,
 ) -> Solution:
     """The model of a kernel ridge regression on one-hot responses.
 
@@ -236,13 +231,12 @@ def ridge_solution(
     coef : ndarray of shape (m, T)
         Expansion coefficients over the points.
     residuals : ndarray of shape (n, T)
-    kept : ndarray of shape (n,)
+    remaining : ndarray of shape (n,)
         One minus the leverage of one count of each row.
     alpha : float
     rows : TrainingRows
     without : callable
-        Scaled residuals of blocks of rows under refits without them, from those of all rows and
-        the blocks; called where rows have groups.
+        Asked where rows have groups.
 
     Returns
     -------
@@ -251,36 +245,21 @@ def ridge_solution(
     normal = np.flatnonzero(~rows.outlier)
     T = rows.n_tasks
     codes = rows.codes[normal]
-    weight = rows.weight[normal]
-    own = residuals[normal, codes]
-    left = residuals[normal] / kept[normal, None]
-    total = np.bincount(codes, weight, T).astype(np.float64)
-    mean = 1.0 - np.bincount(codes, weight * own, T) / total
-    left_out = np.full(len(rows.codes), np.nan)
-    left_alone = left[np.arange(len(normal)), codes]
-    if rows.group is None:
-        source = "leave-one-out"
-        left_out[normal] = left_out_scores(
-            own, left_alone, left_alone * own, weight, codes, T
-        )
-    else:
-        source = "leave-group-out"
-        left_out[normal] = own
-        leaving = leaving_together(rows)
-        solved = without(
-            np.sqrt(rows.weight) * left_out, [left.gone for left in leaving]
-        )
-        left_out = scores_without_blocks(
-            solved, leaving, left_out, rows.weight, rows.codes, total, mean
-        )
+    own_residuals = np.full(len(rows.codes), np.nan)
+    own_residuals[normal] = residuals[normal, codes]
+    judged = closed_form(rows, own_residuals, remaining, without)
+    left = residuals[normal] / remaining[normal, None]
     sums = np.zeros((T, T))
-    np.add.at(sums, codes, weight[:, None] * left)
-    learned = {
-        "alpha": alpha,
-        "dual_coef": coef,
-        "mean_response": mean,
-        "structure": np.eye(T) - sums / total[:, None],
-    }
-    scorer = Expansion(points, coef, mean)
-    state = ExactState(alpha, kept)
-    return Solution(scorer, left_out, source, learned=learned, state=state)
+    np.add.at(sums, codes, rows.weight[normal, None] * left)
+    return Solution(
+        Expansion(points, coef, judged.mean),
+        judged.scores,
+        judged.source,
+        learned={
+            "alpha": alpha,
+            "dual_coef": coef,
+            "mean_response": judged.mean,
+            "structure": np.eye(T) - sums / judged.total[:, None],
+        },
+        state=ExactState(alpha, remaining),
+    )

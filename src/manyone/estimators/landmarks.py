@@ -1,28 +1,91 @@
-"""What methods have in common that few rows may stand for all."""
+"""What methods have in common that few rows may stand for all: fits by passes over rows."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
-from typing import ClassVar, Self
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 
 from manyone._sklearn import Constraints
-from manyone._types import Labels
-from manyone.calibration.tails import Tails
+from manyone._types import Array, Labels
+from manyone.calibration.tails import Tails, seen_scores
 from manyone.capabilities import RIDGE
-from manyone.data.rows import TrainingRows
-from manyone.data.sample import Sample
-from manyone.data.sweeps import Source, Sweep, steady, sweep_of_rows
+from manyone.data.checks import refuse_landmarks, warn_of_copies
+from manyone.data.hashing import row_hashes
+from manyone.data.rows import Remake, TrainingRows
+from manyone.data.sample import Sample, TakeSample, refuse_unusable
+from manyone.data.sweeps import (
+    AtHand,
+    Source,
+    Sweep,
+    Swept,
+    steady,
+    training_rows_of,
+)
 from manyone.estimators.base import MultiTaskOneClass
-from manyone.fitting.independent import TaskPlans
-from manyone.fitting.passes import fit_judged, solved
-from manyone.fitting.plan import Plan
-from manyone.fitting.sources import refuse_whole_rows
+from manyone.fitting.independent import TaskPlans, TaskSums
+from manyone.fitting.joint import Sums
+from manyone.fitting.left_out import KnownScores
+from manyone.fitting.metric import metric_of
+from manyone.fitting.plan import Plan, sample_size, seed_of
+from manyone.kernels.gram import Gram
 from manyone.kernels.kernel import VALUES_ONLY, Kernel
-from manyone.models.guards import Nearness
-from manyone.models.solution import Solution
+from manyone.metric.shrinkage import TaskWhitenings, Whitening
+from manyone.models.guards import LeftOutGuard, Nearness, nearness_of, raw_kernel
+from manyone.models.scorers import behind_metric
+from manyone.models.solution import Judge, Solution
+from manyone.threads import threads_for_blocks
+
+
+class Passes(NamedTuple):
+    """What a model of landmarks is solved by.
+
+    Attributes
+    ----------
+    plan : Plan or TaskPlans
+    source : Source
+    sample : Sample
+    nearness : Nearness or None
+        What left-out scores are lowered by.
+    left_out : bool
+        Whether left-out scores are wanted.
+    """
+
+    plan: Plan | TaskPlans
+    source: Source
+    sample: Sample
+    nearness: Nearness | None
+    left_out: bool
+
+    @property
+    def joint_plan(self) -> Plan:
+        """The plan of a method whose tasks share landmarks."""
+        assert isinstance(self.plan, Plan)
+        return self.plan
+
+
+class Solved(NamedTuple):
+    """A model of landmarks, and what follows from it.
+
+    Attributes
+    ----------
+    solution : Solution
+        Behind its metric, without guards, with the judge of its rows if it has one.
+    sample : Sample
+    nearness : Nearness or None
+    metric : Whitening, TaskWhitenings or None
+    tails : Tails or None
+        Left-out scores; None: they are not wanted, or come from folds.
+    """
+
+    solution: Solution
+    sample: Sample
+    nearness: Nearness | None
+    metric: Whitening | TaskWhitenings | None
+    tails: Tails | None
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -39,13 +102,7 @@ class LandmarkOneClass(MultiTaskOneClass):
     random_state: object = None
 
     @abstractmethod
-    def _solve_passes(
-        self,
-        plan: Plan | TaskPlans,
-        source: Source,
-        sample: Sample,
-        nearness: Nearness | None,
-    ) -> tuple[Solution, Tails | None]:
+    def _solve_passes(self, passes: Passes) -> tuple[Solution, Tails | None]:
         """The solution on landmarks, and its left-out scores where they have a closed form."""
 
     def _why_whole_rows(self, groups: object) -> str | None:
@@ -60,21 +117,176 @@ class LandmarkOneClass(MultiTaskOneClass):
         return None
 
     def _fit_passes(self, sweep: Sweep) -> Self:
-        refuse_whole_rows(self, None)
-        calibrate = self.alarm_rate is not None
-        return fit_judged(self, steady(sweep), calibrate=calibrate)[0]
+        self._validate_params()
+        reason = self._why_whole_rows(None)
+        if reason is not None:
+            raise self._no_passes(reason)
+        self._fit_sweep(steady(sweep), calibrate=self.alarm_rate is not None)
+        return self
 
-    def _fit_rows(self, rows: TrainingRows, tasks: Labels, *, calibrate: bool) -> Self:
+    def _fit_rows(
+        self,
+        rows: TrainingRows,
+        tasks: Labels,
+        *,
+        calibrate: bool,
+        remake: Remake | None = None,
+    ) -> Self:
         if self.landmarks is None:
-            return super()._fit_rows(rows, tasks, calibrate=calibrate)
-        return fit_judged(self, sweep_of_rows(self, rows, tasks), calibrate=calibrate)[
-            0
-        ]
+            return super()._fit_rows(rows, tasks, calibrate=calibrate, remake=remake)
+        self._fit_sweep(self._sweep_of_rows(rows, tasks), calibrate=calibrate)
+        return self
 
     def _learn(
         self, rows: TrainingRows, *, left_out: bool, kernel: Kernel | None = None
     ) -> Solution:
         if self.landmarks is None:
             return super()._learn(rows, left_out=left_out, kernel=kernel)
-        sweep = sweep_of_rows(self, rows, np.arange(rows.n_tasks))
-        return solved(self, sweep, kernel).solution
+        sweep = self._sweep_of_rows(rows, np.arange(rows.n_tasks))
+        return self._solved(sweep, kernel, left_out=left_out).solution
+
+    def _fit_sweep(self, sweep: Sweep, *, calibrate: bool) -> Judge | None:
+        """Become the model of rows, wherever they are; what judges them, if that is wanted."""
+        assert self.landmarks is not None
+        solution, sample, nearness, metric, tails = self._solved(
+            sweep, left_out=calibrate
+        )
+        self.n_features_in_ = sample.X.shape[1]
+        self.label_columns_ = dict(sample.label_columns)
+        self.__dict__.pop("feature_names_in_", None)
+        if sample.names is not None:
+            self.feature_names_in_ = sample.names
+        judge = solution.judge
+        guard = LeftOutGuard.of(nearness, solution.scorer)
+        solution = guard.around(replace(solution, judge=None))
+        if calibrate:
+            rows = training_rows_of(sweep)
+            grouped = rows is not None and rows.group is not None
+            together = judge is not None and (judge.leaves_groups or not grouped)
+            if tails is None or not together:
+                if rows is None:
+                    rows = sample.rows().by_task()
+                scores = self._scores_by_folds(solution, rows, metric, guard)
+                seen = seen_scores(scores, rows, solution.own)
+                tails = Tails.known(scores, rows, rows.n_tasks, seen)
+                normal = np.flatnonzero(~rows.outlier)
+                judge = KnownScores.among(rows.take(normal), scores[normal])
+                state = solution.state
+                if isinstance(state, Sums | TaskSums):
+                    state = replace(state, tails=tails)
+                solution = replace(solution, left_out_source="folds", state=state)
+            elif grouped:
+                solution = replace(solution, left_out_source="leave-group-out")
+            elif solution.left_out_source.startswith("leave-one-out"):
+                is_normal = ~sample.outlier
+                warn_of_copies(sample.X[is_normal], sample.weight[is_normal])
+        self._warn(solution, sample.X)
+        calibration = None
+        if calibrate:
+            assert tails is not None
+            calibration = tails.calibration(
+                len(sample.tasks), solution.left_out_source, solution.scorer.far()
+            )
+        training = TrainingRows.none(len(sample.tasks))
+        rate = self.alarm_rate if calibrate else None
+        self._become(solution, sample.tasks, training, calibration, rate)
+        return judge
+
+    def _solved(
+        self, sweep: Sweep, kernel: Kernel | None = None, *, left_out: bool
+    ) -> Solved:
+        """Sample, metric, landmarks and solution of rows; the estimator is not changed.
+
+        Without a kernel, its width follows from the sample.
+        """
+        assert self.landmarks is not None
+        seed = seed_of(self.random_state)
+        whitened = self.metric == "whitened"
+        metric: Whitening | TaskWhitenings | None = None
+        grouped = None
+        rows = training_rows_of(sweep)
+        if isinstance(sweep, AtHand) and rows is not None:
+            refuse_landmarks(rows, self.landmarks)
+            if rows.group is not None:
+                grouped = rows
+            if self.metric == "adaptive":
+                metric, trusted = self._learned_metric(replace(rows, group=None))
+                sweep = AtHand(replace(sweep.block, rows=trusted))
+        least = 1 if self.can.joint else self.landmarks + 1
+        sample = sweep(TakeSample(self._sample_size, seed, whitened, least))
+        refuse_unusable(sample)
+        source = Swept(sweep, sample.tasks)
+        # Two layers are learned from the sample by BLAS; all else is blocks of rows.
+        spread = nullcontext() if self.can.sample_rows else threads_for_blocks()
+        with np.errstate(under="ignore"), spread:
+            if whitened:
+                metric = metric_of(sample, source)
+            plan = self._planned(sample, seed, metric, kernel)
+            if grouped is not None and isinstance(plan, TaskPlans):
+                plan = plan.grouped(grouped)
+            nearness = self._nearness(sample, plan, grouped)
+            # So few rows shape the metric much: thresholds come from folds.
+            all_drawn = sample.n_rows <= self._sample_size
+            shaped = metric is not None and (all_drawn or not metric.shared)
+            passes = Passes(plan, source, sample, nearness, left_out and not shaped)
+            solution, tails = self._solve_passes(passes)
+        return Solved(behind_metric(solution, metric), sample, nearness, metric, tails)
+
+    @property
+    def _sample_size(self) -> int:
+        """Rows that landmarks, widths and, of two layers, the first are chosen from."""
+        assert self.landmarks is not None
+        return max(sample_size(self.landmarks), self.can.sample_rows)
+
+    def _planned(
+        self,
+        sample: Sample,
+        seed: int,
+        metric: Whitening | TaskWhitenings | None,
+        kernel: Kernel | None,
+    ) -> Plan | TaskPlans:
+        """The plan for a sample, or one for each large task."""
+        assert self.landmarks is not None
+        rows = sample.rows()
+        measured = rows
+        if metric is not None:
+            measured = replace(rows, X=metric.apply(rows.X, rows.codes))
+        kernel = Gram.of(measured, self, kernel).points.kernel
+        make = Plan.of if self.can.joint else TaskPlans.of
+        plan = make(kernel, rows, sample.tasks, self.landmarks, seed, metric)
+        if metric is not None and sample.n_rows <= self._sample_size:
+            # All rows shaped the metric.
+            return replace(plan, drawn=row_hashes(sample.X))
+        return plan.learned(sample, self.alpha) if isinstance(plan, Plan) else plan
+
+    def _nearness(
+        self, sample: Sample, plan: Plan | TaskPlans, grouped: TrainingRows | None
+    ) -> Nearness | None:
+        """What tells rows far from everything; None where the kernel is not one of a distance.
+
+        Rows that have groups say themselves how far from each other is usual.
+        """
+        assert self.landmarks is not None
+        kernel = plan.kernel
+        if not kernel.fading:
+            return None
+        # A task with nearly all rows must not make those of all others unusual.
+        rows = sample.rows(own_weight=True).by_task() if grouped is None else grouped
+        all_landmarks = sample.whole and len(rows.codes) <= self.landmarks
+        if plan.metric is not None:
+            kernel = raw_kernel(kernel, rows.X)
+        return nearness_of(kernel, rows, all_rows=self.can.joint and all_landmarks)[0]
+
+    def _scores_by_folds(
+        self,
+        solution: Solution,
+        rows: TrainingRows,
+        metric: Whitening | TaskWhitenings | None,
+        guard: LeftOutGuard,
+    ) -> Array:
+        """Scores (n,) of rows by refits without them, lowered by a guard."""
+        scores = self._judged_by_folds(solution, rows, metric).left_out
+        assert scores is not None
+        normal = np.flatnonzero(~rows.outlier)
+        scores[normal] = guard.lower(scores[normal], rows.take(normal))
+        return scores

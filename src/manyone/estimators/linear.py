@@ -13,21 +13,18 @@ from manyone._types import Array
 from manyone.calibration.tails import Tails
 from manyone.capabilities import Capabilities
 from manyone.data.rows import TrainingRows
-from manyone.data.sample import Sample
-from manyone.data.sweeps import Source
 from manyone.estimators.joint import JointOCKSR
+from manyone.estimators.landmarks import Passes
 from manyone.estimators.structured import ITERATED, StructuredOneClass
-from manyone.fitting.independent import TaskPlans
-from manyone.fitting.joint import joint_solution_of, leaving_out
+from manyone.fitting.joint import joint_passes
 from manyone.fitting.linear import (
     LeaveOutOfStructure,
     linear_problem,
     weights_of,
 )
-from manyone.fitting.plan import Plan
 from manyone.fitting.statistics import AddUp
 from manyone.kernels.gram import Expansion, Gram
-from manyone.models.guards import LeftOutGuard, Nearness
+from manyone.models.guards import LeftOutGuard
 from manyone.models.solution import FitReport, Solution
 from manyone.solvers.eigenbasis import eigenbasis, left_out_scores_of_structure
 from manyone.solvers.linear import LinearSolution, smallest_frobenius, solve_linear
@@ -184,16 +181,9 @@ class LinearOCKSR(StructuredOneClass):
         structured = self._structured(gram, rows) if rows.n_tasks > 1 else None
         return self._unstructured(gram, rows) if structured is None else structured
 
-    def _solve_passes(
-        self,
-        plan: Plan | TaskPlans,
-        source: Source,
-        sample: Sample,
-        nearness: Nearness | None,
-    ) -> tuple[Solution, Tails]:
-        assert isinstance(plan, Plan)
-        plan = replace(plan, raw_moments=False)
-        statistics = source.reduce(AddUp(plan))
+    def _solve_passes(self, passes: Passes) -> tuple[Solution, Tails | None]:
+        plan = replace(passes.joint_plan, raw_moments=False)
+        statistics = passes.source.reduce(AddUp(plan))
         if len(plan.tasks) > 1:
             problem = linear_problem(statistics, self.alpha)
             basis = problem.eigenvalues, np.eye(len(problem.M)), problem.M
@@ -204,37 +194,41 @@ class LinearOCKSR(StructuredOneClass):
                 W, coef = weights_of(plan, problem, structure.coef)
                 mean = np.einsum("tm,mt->t", statistics.sums, W) / statistics.counts
                 scorer = Expansion(plan.points, coef, mean)
-                guard = LeftOutGuard.of(nearness, scorer)
+                guard = LeftOutGuard.of(passes.nearness, scorer)
                 step = LeaveOutOfStructure.by(
                     plan, problem, structure.B, statistics.counts, mean, guard
                 )
                 solution = self._of_structure(
                     scorer, None, structure, problem.alpha, problem.unit
                 )
-                return replace(solution, judge=step), source.reduce(step)
-        last = leaving_out(plan, statistics, self.alpha, nearness)
-        judged = last.finished(source.reduce(last))
-        solution, tails = joint_solution_of(last, statistics, self.alpha, judged)
-        solution = self._as_unstructured(solution, statistics.counts)
-        return replace(solution, judge=last), tails
+                tails = passes.source.reduce(step) if passes.left_out else None
+                return replace(solution, judge=step), tails
+        solution, tails = joint_passes(
+            plan,
+            passes.source,
+            self.alpha,
+            passes.nearness,
+            statistics=statistics,
+            left_out=passes.left_out,
+        )
+        return self._as_unstructured(solution, statistics.counts), tails
 
     def _unstructured(self, gram: Gram, rows: TrainingRows) -> Solution:
         """One task, with nothing to mix, or penalties that leave a task nothing but 0: B = I."""
-        ridge = JointOCKSR(alpha=self.alpha)
-        unstructured = ridge._solve(gram, rows, left_out=True)
+        ridge = JointOCKSR(alpha=self.alpha)._solve(gram, rows, left_out=True)
         total = np.bincount(
             rows.codes[~rows.outlier], rows.weight[~rows.outlier], rows.n_tasks
         )
-        return self._as_unstructured(unstructured, total.astype(np.float64))
+        return self._as_unstructured(ridge, total.astype(np.float64))
 
-    def _as_unstructured(self, found: Solution, total: Array) -> Solution:
+    def _as_unstructured(self, ridge: Solution, total: Array) -> Solution:
         # At the minimum, what the ridge costs is f'W(r - f): misfit and ridge are r'W(r - f).
-        cost = float(total @ (1.0 - found.learned["mean_response"]))
+        cost = float(total @ (1.0 - ridge.learned["mean_response"]))
         penalty = len(total) * (self.frobenius + self.nuclear)
         gap = 0.0 if self.nuclear == 0 else np.nan
-        learned = {**found.learned, "structure": np.eye(len(total)), "duality_gap": gap}
+        learned = {**ridge.learned, "structure": np.eye(len(total)), "duality_gap": gap}
         report = FitReport(np.array([cost + penalty]))
-        return replace(found, report=report, learned=learned, state=None)
+        return replace(ridge, report=report, learned=learned, state=None)
 
     def _structured(self, gram: Gram, rows: TrainingRows) -> Solution | None:
         """The learned structure, or None where a task is left with nothing but 0."""
@@ -284,17 +278,19 @@ class LinearOCKSR(StructuredOneClass):
         self,
         scorer: Expansion,
         scores: Array | None,
-        found: LinearSolution,
+        optimum: LinearSolution,
         alpha: float,
         unit: float,
     ) -> Solution:
         learned = {
             "alpha": alpha * unit,
-            "structure": found.B,
-            "duality_gap": found.duality_gap,
+            "structure": optimum.B,
+            "duality_gap": optimum.duality_gap,
         }
         learned |= {"dual_coef": scorer.coef, "mean_response": scorer.target}
-        report = FitReport(found.objective_path * unit, found.n_iter, found.converged)
+        report = FitReport(
+            optimum.objective_path * unit, optimum.n_iter, optimum.converged
+        )
         return Solution(
             scorer, scores, "leave-one-out, structure fixed", report, learned
         )

@@ -198,8 +198,8 @@ class MORVR(MultiTaskOneClass):
         intercept = posterior.mean[~kernel].sum(axis=0)
         dual = np.zeros((n, rows.n_tasks), order="F")
         dual[relevance] = posterior.mean[kernel] / size
-        own = dual.T[np.maximum(rows.codes, 0)]
-        target = rows.mean_by_task(np.einsum("ij,ij->i", K, own))
+        own_coef = dual.T[np.maximum(rows.codes, 0)]
+        target = rows.mean_by_task(np.einsum("ij,ij->i", K, own_coef))
         scale = np.where(kernel, 1 / size, 1.0)
         return Solution(
             Expansion(gram.points, dual, target),

@@ -9,7 +9,7 @@ from typing import ClassVar
 from manyone._sklearn import Constraints, Interval, StrOptions
 from manyone._types import Codes
 from manyone.capabilities import Capabilities
-from manyone.data.sweeps import Source
+from manyone.estimators.landmarks import Passes
 from manyone.estimators.two_layers import (
     LEARNS,
     SAMPLE_ROWS,
@@ -18,10 +18,9 @@ from manyone.estimators.two_layers import (
     with_second,
 )
 from manyone.fitting.left_out import LeaveOut
-from manyone.fitting.plan import Plan
 from manyone.fitting.statistics import AddUp, solve_statistics
 from manyone.fitting.two_layers import Unseen, anchored, second_plan
-from manyone.models.guards import LeftOutGuard, Nearness
+from manyone.models.guards import LeftOutGuard
 from manyone.models.solution import Solution
 from manyone.solvers.nonlinear import NonlinearSolution, solve_nonlinear
 from manyone.solvers.two_layers import TwoLayerProblem
@@ -196,15 +195,10 @@ class NonlinearOCKSR(TwoLayerModel):
         return layers, {"beta": layers.beta}
 
     def _sum_up(
-        self,
-        plan: Plan,
-        part: Solution,
-        sources: Codes,
-        source: Source,
-        nearness: Nearness | None,
+        self, passes: Passes, part: Solution, sources: Codes
     ) -> tuple[Solution, Unseen]:
-        plan = second_plan(plan, layers_of(part), independent=True)
-        statistics = source.reduce(AddUp(plan))
+        plan = second_plan(passes.joint_plan, layers_of(part), independent=True)
+        statistics = passes.source.reduce(AddUp(plan))
         # As in memory: at most what a task weighs.
         beta = min(self.beta, float(statistics.counts.mean()))
         if self.anchor:
@@ -218,5 +212,5 @@ class NonlinearOCKSR(TwoLayerModel):
             "leave-one-out",
             {"beta": ridge.alpha},
         )
-        guard = LeftOutGuard.of(nearness, solution.scorer)
+        guard = LeftOutGuard.of(passes.nearness, solution.scorer)
         return solution, Unseen(LeaveOut(plan, ridge, guard))

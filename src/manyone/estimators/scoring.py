@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from numbers import Real
 from typing import Any, ClassVar, Self
 
@@ -40,7 +40,7 @@ from manyone.data.rows import (
     row_blocks,
     row_numbers,
 )
-from manyone.estimators.elsewhere import by_blocks
+from manyone.fitting.sources import by_blocks
 from manyone.kernels.kernel import Kernel
 from manyone.models.combined import lowest_scores
 from manyone.models.guards import unguarded
@@ -84,6 +84,8 @@ class Scoring:
     limit_ratio_: float
     alarm_rate: float | None
     task_rate_limit: float | None
+    #: Yields the regression of each task (S,), of methods that declare exact p-values.
+    _task_ridges: Callable[[Codes], Iterator[TaskRidge]]
 
     @by_blocks
     def score_samples(self, X: object, *, task: object = None) -> Array:
@@ -188,7 +190,7 @@ class Scoring:
         self, X: object, task: object, source: str
     ) -> tuple[Labels, Array]:
         if source != "exact":
-            scores, codes, _ = self._claims(X, task, None, exact=False)
+            scores, codes, _ = self._claims(X, task, None)
             present = np.unique(codes)
             p = left_out_pvalues(self.calibration_, scores, codes, present)
             return self.tasks_[present], p
@@ -205,10 +207,10 @@ class Scoring:
             for place, ridge in enumerate(self._task_ridges(present)):
                 new = rows[codes == present[place]]
                 new = new[np.argsort(row_numbers(new), kind="stable")]
-                own = points.X[ridge.which][ridge.members]
-                both = [points.values(part, ridge.which) for part in (own, new)]
-                kernel = points.kernel.gram(new)
-                p[place] = exact_pvalue_together(np.vstack(both), kernel, ridge)
+                task_rows = points.X[ridge.which][ridge.members]
+                K_old = points.values(task_rows, ridge.which)
+                K = np.vstack([K_old, points.values(new, ridge.which)])
+                p[place] = exact_pvalue_together(K, points.kernel.gram(new), ridge)
         return self.tasks_[present], p
 
     @property
@@ -243,7 +245,7 @@ class Scoring:
         are found only if the batch has rows of many tasks.
         """
         self._check_calibrated()
-        scores, codes, _ = self._claims(X, task, None, exact=False)
+        scores, codes, _ = self._claims(X, task, None)
         return select_rows(Known.of(self.calibration_), scores, codes, fdr)
 
     @by_blocks
@@ -340,7 +342,7 @@ class Scoring:
             Tasks with too few held-out rows are compared with the held-out rows of all tasks.
             Where ``alarm_rate=None``, the rate is 0.05; `recalibrate` promises another.
         """
-        scores, codes, weight = self._claims(X, task, sample_weight, exact=False)
+        scores, codes, weight = self._claims(X, task, sample_weight)
         used = weight > 0
         if not used.any():
             raise ValueError("calibrate needs at least one normal row; X has none.")
@@ -417,24 +419,17 @@ class Scoring:
             return self.solution_.own(X, codes)
 
     def _claims(
-        self, X: object, task: object, sample_weight: object, exact: bool
+        self, X: object, task: object, sample_weight: object
     ) -> tuple[Array, Codes, Array]:
-        """Score (or exact p-value), task and count of every row, wherever the rows are."""
+        """Score, task and count of every row, wherever the rows are."""
         claims = np.asarray(
-            self._claims_of_block(
-                X, task=task, sample_weight=sample_weight, exact=exact
-            )
+            self._claims_of_block(X, task=task, sample_weight=sample_weight)
         )
         return claims[:, 0], claims[:, 1].astype(np.intp), claims[:, 2]
 
     @by_blocks
     def _claims_of_block(
-        self,
-        X: object,
-        *,
-        task: object = None,
-        sample_weight: object = None,
-        exact: bool,
+        self, X: object, *, task: object = None, sample_weight: object = None
     ) -> Array:
         """The columns of `_claims` as one array of shape (n, 3), which blocks can be stacked of."""
         rows, codes = self._scoring_rows(X, task)
@@ -442,8 +437,7 @@ class Scoring:
         if sample_weight is not None:  # other blocks may have counts where one has none
             counted = np.any(np.asarray(sample_weight))
             weight = check_weight(sample_weight, rows) if counted else 0.0 * weight
-        score = self._conformal_pvalues if exact else self._own_scores
-        return np.column_stack([score(rows, codes), codes, weight])
+        return np.column_stack([self._own_scores(rows, codes), codes, weight])
 
     @by_blocks
     def _numbered_rows(self, X: object, *, task: object = None) -> Array:
@@ -484,10 +478,10 @@ class Scoring:
         with np.errstate(under="ignore"):
             for task, ridge in zip(tasks, self._task_ridges(tasks), strict=True):
                 rows = np.flatnonzero(codes == task)
-                for part in row_blocks(len(rows), 8 * len(ridge.coef) + X.shape[1]):
-                    new = X[rows[part]]
+                for block in row_blocks(len(rows), 8 * len(ridge.coef) + X.shape[1]):
+                    new = X[rows[block]]
                     K = points.values(new, ridge.which)
-                    p[rows[part]] = ridge_pvalues(K, points.diagonal(new), ridge)
+                    p[rows[block]] = ridge_pvalues(K, points.diagonal(new), ridge)
         return p
 
     def _no_exact_pvalues(self) -> str:
@@ -505,12 +499,6 @@ class Scoring:
                 'landmarks, and not with kernel="precomputed". Or use exact=False.'
             )
         return ""
-
-    def _task_ridges(self, tasks: Codes) -> Iterator[TaskRidge]:
-        """The regressions that judge rows of tasks, where the method declares them."""
-        raise NotImplementedError(
-            f"{type(self).__name__} declares exact p-values but has none"
-        )
 
     # --------------------------------------------------------------------------- what was learned
 

@@ -11,7 +11,7 @@ import numpy as np
 from manyone._sklearn import Constraints, Interval, StrOptions
 from manyone._types import Codes
 from manyone.capabilities import Capabilities
-from manyone.data.sweeps import Source
+from manyone.estimators.landmarks import Passes
 from manyone.estimators.two_layers import (
     LEARNS,
     SAMPLE_ROWS,
@@ -19,10 +19,9 @@ from manyone.estimators.two_layers import (
     layers_of,
     with_second,
 )
-from manyone.fitting.plan import Plan
 from manyone.fitting.sparse import AddUpFolds, JudgeFolds, lasso_layer, summed
 from manyone.fitting.two_layers import anchored, second_plan
-from manyone.models.guards import LeftOutGuard, Nearness
+from manyone.models.guards import LeftOutGuard
 from manyone.models.solution import Solution
 from manyone.solvers.sparse import (
     SparseSolution,
@@ -210,16 +209,11 @@ class SparseOCKSR(TwoLayerModel):
         }
 
     def _sum_up(
-        self,
-        plan: Plan,
-        part: Solution,
-        sources: Codes,
-        source: Source,
-        nearness: Nearness | None,
+        self, passes: Passes, part: Solution, sources: Codes
     ) -> tuple[Solution, JudgeFolds]:
-        plan = second_plan(plan, layers_of(part), independent=False)
+        plan = second_plan(passes.joint_plan, layers_of(part), independent=False)
         _, blocks = np.unique(sources, return_inverse=True)
-        of_folds = source.reduce(AddUpFolds(plan))
+        of_folds = passes.source.reduce(AddUpFolds(plan))
         of_all = summed(of_folds)
         if self.anchor:
             of_all = anchored(plan, of_all)
@@ -239,5 +233,5 @@ class SparseOCKSR(TwoLayerModel):
             lasso_layer(of_all + -of_fold, blocks, l1, group)
             for of_fold in of_folds[1:]
         ]
-        guard = LeftOutGuard.of(nearness, solution.scorer)
+        guard = LeftOutGuard.of(passes.nearness, solution.scorer)
         return solution, JudgeFolds(plan, layers, guard)

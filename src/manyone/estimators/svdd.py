@@ -184,8 +184,8 @@ class SVDD(TaskMetricOneClass):
             converged = converged and ball.converged
             if left_out and rows.group is None:
                 options = self.nu, self.tol, self.max_iter
-                own = left_out_scores_of_ball(K, ball, sign, weight, *options)
-                scores[members[sign > 0]] = own[sign > 0]
+                task_scores = left_out_scores_of_ball(K, ball, sign, weight, *options)
+                scores[members[sign > 0]] = task_scores[sign > 0]
         rows_used = np.concatenate(support)
         is_support = np.zeros(len(rows.codes), dtype=bool)
         is_support[rows_used] = True
@@ -213,13 +213,17 @@ def _members(rows: TrainingRows, task: int) -> tuple[Codes, Array]:
 
 def _task_kernel(gram: Gram, members: Codes) -> Any:
     """Kernel matrix of a task's rows, or, for many, something that makes its rows as needed."""
-    part = gram.take(members)
-    if len(members) >= _MANY and part.points.kernel.fading and part.given is None:
-        X = part.points.X
+    task_gram = gram.take(members)
+    if (
+        len(members) >= _MANY
+        and task_gram.points.kernel.fading
+        and task_gram.given is None
+    ):
+        X = task_gram.points.X
         return CachedRows(
-            lambda rows: part.points.values(X[rows]), np.ones(len(members))
+            lambda rows: task_gram.points.values(X[rows]), np.ones(len(members))
         )
-    return part.semidefinite_matrix()
+    return task_gram.semidefinite_matrix()
 
 
 def _self_similarity(gram: Gram) -> tuple[Any, Any]:

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from manyone._types import Array, Codes
-from manyone.data.groups import LeftOut, leaving_together
 from manyone.data.rows import MISSING, TrainingRows, row_blocks
+from manyone.fitting.closed_form import closed_form
 from manyone.kernels.gram import Gram
 from manyone.models.solution import ExactState, Solution
 from manyone.models.task_expansions import TaskExpansions
-from manyone.solvers.leave_blocks import scores_without_blocks, solve_without_blocks
+from manyone.solvers.leave_blocks import solve_without_blocks
 from manyone.solvers.ridge import (
     effective_alpha,
     factorise,
-    left_out_scores,
     solve_ridge_stack,
 )
 
@@ -30,7 +30,7 @@ class TaskRidges(NamedTuple):
 
     alpha: Array
     coef: Array
-    kept: Array
+    remaining: Array
     shared_coef: Array
 
     @classmethod
@@ -86,26 +86,29 @@ def solve_tasks(
     shared = np.arange(starts[-1], len(rows.codes))
     response = np.where(rows.outlier, 0.0, 1.0)
     mass = gram.diagonal() * rows.weight
-    known = rows.codes != MISSING
+    has_task = rows.codes != MISSING
     traces = (
-        np.bincount(rows.codes[known], mass[known], rows.n_tasks) + mass[~known].sum()
+        np.bincount(rows.codes[has_task], mass[has_task], rows.n_tasks)
+        + mass[~has_task].sum()
     )
     solved.alpha[tasks] = effective_alpha(alpha, traces)[tasks]
     sizes = np.diff(starts)[tasks]
     for size in np.unique(sizes):
         same = tasks[sizes == size]
         n = size + len(shared)
-        for part in row_blocks(len(same), n * (3 * n + gram.points.X.shape[1])):
-            own = starts[same[part], None] + np.arange(size)
-            block = np.hstack([own, np.broadcast_to(shared, (len(own), len(shared)))])
-            ridges = solved.alpha[same[part]]
+        for block_tasks in row_blocks(len(same), n * (3 * n + gram.points.X.shape[1])):
+            own_rows = starts[same[block_tasks], None] + np.arange(size)
+            block = np.hstack(
+                [own_rows, np.broadcast_to(shared, (len(own_rows), len(shared)))]
+            )
+            ridges = solved.alpha[same[block_tasks]]
             weight = rows.weight[block]
-            coef, kept = solve_ridge_stack(
+            coef, remaining = solve_ridge_stack(
                 gram.stacked(block), response[block], ridges, weight
             )
-            solved.coef[own] = coef[:, :size]
-            solved.kept[own] = kept[:, :size]
-            solved.shared_coef[:, same[part]] = coef[:, size:].T
+            solved.coef[own_rows] = coef[:, :size]
+            solved.remaining[own_rows] = remaining[:, :size]
+            solved.shared_coef[:, same[block_tasks]] = coef[:, size:].T
 
 
 def _starts(rows: TrainingRows) -> Codes:
@@ -119,55 +122,37 @@ def solution_of(
 ) -> Solution:
     """The model of regressions that are solved, with left-out scores in closed form."""
     residual = solved.alpha[np.maximum(rows.codes, 0)] * solved.coef / rows.weight
-    mean = 1.0 - rows.mean_by_task(residual)
-    normal = np.flatnonzero(~rows.outlier)
-    own = residual[normal]
-    left = residual[normal] / solved.kept[normal]
-    left_out = np.full(len(rows.codes), np.nan)
-    if rows.group is None:
-        source = "leave-one-out"
-        left_out[normal] = left_out_scores(
-            own, left, left * own, rows.weight[normal], rows.codes[normal], rows.n_tasks
-        )
-    else:
-        source = "leave-group-out"
-        left_out[normal] = own
-        leaving = leaving_together(rows)
-        total = np.bincount(
-            rows.codes[normal], rows.weight[normal], rows.n_tasks
-        ).astype(float)
-        blocks = _without_blocks(gram, rows, solved, left_out, leaving)
-        left_out = scores_without_blocks(
-            blocks, leaving, left_out, rows.weight, rows.codes, total, mean
-        )
-    points = gram.points
-    starts = _starts(rows)
-    scorer = TaskExpansions(points, starts, solved.coef, solved.shared_coef, mean)
-    learned = {
-        "alpha": solved.alpha,
-        "mean_response": mean,
-    }
-    state = ExactState(alpha, solved.kept)
-    return Solution(scorer, left_out, source, learned=learned, state=state)
+    without = partial(_without_blocks, gram, rows, solved)
+    judged = closed_form(rows, residual, solved.remaining, without)
+    return Solution(
+        TaskExpansions(
+            gram.points, _starts(rows), solved.coef, solved.shared_coef, judged.mean
+        ),
+        judged.scores,
+        judged.source,
+        learned={"alpha": solved.alpha, "mean_response": judged.mean},
+        state=ExactState(alpha, solved.remaining),
+    )
 
 
 def _without_blocks(
     gram: Gram,
     rows: TrainingRows,
     solved: TaskRidges,
-    residual: Array,
-    leaving: list[LeftOut],
+    scaled: Array,
+    blocks: list[Codes],
 ) -> Iterator[Array]:
     """Scaled residuals of each block of rows under its task refitted without it."""
     starts = _starts(rows)
-    scaled = np.sqrt(rows.weight) * residual
-    for task, blocks in itertools.groupby(
-        leaving, lambda left: int(rows.codes[left.gone[0]])
+    for task, gone in itertools.groupby(
+        blocks, lambda block: int(rows.codes[block[0]])
     ):
-        own = np.r_[starts[task] : starts[task + 1], starts[-1] : len(rows.codes)]
-        root = np.sqrt(rows.weight[own])
+        task_rows = np.r_[starts[task] : starts[task + 1], starts[-1] : len(rows.codes)]
+        root = np.sqrt(rows.weight[task_rows])
         lower = factorise(
-            gram.take(own).matrix(), solved.alpha[task], root, overwrite=True
+            gram.take(task_rows).matrix(), solved.alpha[task], root, overwrite=True
         )
-        gone = [left.gone - starts[task] for left in blocks]
-        yield from solve_without_blocks(lower, solved.alpha[task], scaled[own], gone)
+        places = [block - starts[task] for block in gone]
+        yield from solve_without_blocks(
+            lower, solved.alpha[task], scaled[task_rows], places
+        )

@@ -163,9 +163,9 @@ class MultiTaskOneClassSVM(MultiTaskOneClass):
         bound = self._bounds(rows, members, task)
         options = self.shared_offset, self.tol, self.max_iter
         machine = solve_task_svm(K, task, self.mu, bound, sign, *options)
-        own = np.zeros((len(rows.codes), T), order="F")
-        own[members, task] = machine.coef
-        dual = own + own.sum(axis=1, keepdims=True) / self.mu
+        own_coef = np.zeros((len(rows.codes), T), order="F")
+        own_coef[members, task] = machine.coef
+        dual = own_coef + own_coef.sum(axis=1, keepdims=True) / self.mu
         learned = {
             "dual_coef": dual,
             "margin": machine.offset,
@@ -174,7 +174,7 @@ class MultiTaskOneClassSVM(MultiTaskOneClass):
         return Solution(
             Expansion(gram.points, dual, machine.offset, one_sided=True),
             report=FitReport(n_iter=machine.n_iter, converged=machine.converged),
-            learned=learned | {"support": np.any(own != 0, axis=1)},
+            learned=learned | {"support": np.any(own_coef != 0, axis=1)},
         )
 
     def _bounds(self, rows: TrainingRows, members: Codes, task: Codes) -> Array:
@@ -188,9 +188,9 @@ class MultiTaskOneClassSVM(MultiTaskOneClass):
 
 def _variables(rows: TrainingRows) -> tuple[Codes, Codes]:
     """Row and task of every dual variable, by task; shared outliers come once in each."""
-    known = np.flatnonzero(rows.codes != MISSING)
+    of_tasks = np.flatnonzero(rows.codes != MISSING)
     shared = np.flatnonzero(rows.codes == MISSING)
-    members = np.r_[known, np.tile(shared, rows.n_tasks)]
-    task = np.r_[rows.codes[known], np.repeat(np.arange(rows.n_tasks), len(shared))]
+    members = np.r_[of_tasks, np.tile(shared, rows.n_tasks)]
+    task = np.r_[rows.codes[of_tasks], np.repeat(np.arange(rows.n_tasks), len(shared))]
     order = np.argsort(task, kind="stable")
     return members[order], task[order]

@@ -15,18 +15,15 @@ from manyone.calibration.tails import Tails
 from manyone.data.hashing import row_hashes
 from manyone.data.memory import refuse_beyond_memory
 from manyone.data.rows import TrainingRows
-from manyone.data.sample import Sample
-from manyone.data.sweeps import Source
 from manyone.estimators.joint import JointOCKSR
+from manyone.estimators.landmarks import Passes
 from manyone.estimators.structured import ITERATED, StructuredOneClass
-from manyone.fitting.independent import TaskPlans
 from manyone.fitting.joint import joint_passes
-from manyone.fitting.passes import scores_by_folds
 from manyone.fitting.plan import Plan, seed_of
 from manyone.fitting.sparse import JudgeFolds
 from manyone.fitting.two_layers import Unseen, centres_of, most_centres, mostly_drawn
 from manyone.kernels.gram import Gram, Points
-from manyone.models.guards import LeftOutGuard, Nearness, unguarded
+from manyone.models.guards import LeftOutGuard, unguarded
 from manyone.models.scorers import TwoLayers
 from manyone.models.solution import FitReport, Solution
 from manyone.solvers.nonlinear import NonlinearSolution
@@ -93,12 +90,7 @@ class TwoLayerModel(StructuredOneClass):
 
     @abstractmethod
     def _sum_up(
-        self,
-        plan: Plan,
-        part: Solution,
-        sources: Codes,
-        source: Source,
-        nearness: Nearness | None,
+        self, passes: Passes, part: Solution, sources: Codes
     ) -> tuple[Solution, Unseen | JudgeFolds]:
         """The model with a second layer of all rows, and the pass that judges rows not drawn.
 
@@ -162,32 +154,35 @@ class TwoLayerModel(StructuredOneClass):
         )
         return solution, problem.groups if centres is None else problem.groups[centres]
 
-    def _solve_passes(
-        self,
-        plan: Plan | TaskPlans,
-        source: Source,
-        sample: Sample,
-        nearness: Nearness | None,
-    ) -> tuple[Solution, Tails | None]:
-        assert isinstance(plan, Plan)
+    def _solve_passes(self, passes: Passes) -> tuple[Solution, Tails | None]:
+        plan = passes.joint_plan
+        sample = passes.sample
         if len(plan.tasks) == 1:
-            solution, tails = joint_passes(plan, source, self.alpha, nearness)
+            solution, tails = joint_passes(
+                plan,
+                passes.source,
+                self.alpha,
+                passes.nearness,
+                left_out=passes.left_out,
+            )
             return as_single_task(solution, sample.counts), tails
         rows = sample.rows(own_weight=True)
-        part, sources = self._of_sample(plan, rows)
+        sample_model, sources = self._of_sample(plan, rows)
         if sample.whole:
-            return part, None
-        plan = replace(plan, drawn=row_hashes(sample.X))
-        solution, judge = self._sum_up(plan, part, sources, source, nearness)
-        tails = source.reduce(judge)
+            return sample_model, None
+        drawn_plan = replace(plan, drawn=row_hashes(sample.X))
+        passes = passes._replace(plan=drawn_plan)
+        solution, judge = self._sum_up(passes, sample_model, sources)
         solution = replace(solution, judge=judge)
+        if not passes.left_out:
+            return solution, None
+        tails = passes.source.reduce(judge)
         drawn = np.append(mostly_drawn(sample), False)[rows.codes] & ~rows.outlier
         if drawn.any():
-            metric = plan.row_metric
-            guard = LeftOutGuard.of(nearness, solution.scorer)
-            scores = scores_by_folds(self, solution, rows, metric, guard)[drawn]
-            known = Tails.of(scores, rows.codes[drawn], rows.weight[drawn], tails.kept)
-            tails = tails.merged(known)
+            guard = LeftOutGuard.of(passes.nearness, solution.scorer)
+            scores = self._scores_by_folds(solution, rows, plan.row_metric, guard)
+            by_folds = scores[drawn], rows.codes[drawn], rows.weight[drawn]
+            tails = tails.merged(Tails.of(*by_folds, tails.kept))
         return solution, tails
 
     def _start(self, problem: TwoLayerProblem) -> tuple[TwoLayerProblem, Descent]:
@@ -211,12 +206,12 @@ class TwoLayerModel(StructuredOneClass):
         points: Points,
         dual: Array,
         problem: TwoLayerProblem,
-        found: NonlinearSolution | SparseSolution,
+        layers: NonlinearSolution | SparseSolution,
         rows: TrainingRows,
         at: Codes | None,
         learned: dict[str, object],
     ) -> Solution:
-        """The model of two layers that were found for a problem.
+        """The model of two layers that solve a problem.
 
         Parameters
         ----------
@@ -224,7 +219,7 @@ class TwoLayerModel(StructuredOneClass):
         dual : ndarray of shape (m, T)
             First layer over the points.
         problem : TwoLayerProblem
-        found : NonlinearSolution or SparseSolution
+        layers : NonlinearSolution or SparseSolution
         rows : TrainingRows
         at : ndarray of shape (q,) or None
             Numbers of the centres of the second layer; None: all rows of the problem.
@@ -236,28 +231,28 @@ class TwoLayerModel(StructuredOneClass):
         Solution
         """
         n = len(rows.codes)
-        Y = problem.Phi @ found.W
+        Y = problem.Phi @ layers.W
         centres = Y if at is None else Y[at]
-        second = np.asfortranarray(found.B)
-        fitted = respond(Y[:n], centres, second, found.theta)
+        second = np.asfortranarray(layers.B)
+        fitted = respond(Y[:n], centres, second, layers.theta)
         # What each row counts for in the mean of its task.
         share = rows.weight[:, None] * problem.R[:n]
         share /= share.sum(axis=0)
         mean = np.einsum("it,it->t", share, fitted)
-        converged = found.converged or self.max_iter == 0
-        path = found.objective_path * problem.unit
+        converged = layers.converged or self.max_iter == 0
+        path = layers.objective_path * problem.unit
         return Solution(
-            TwoLayers(points, dual, centres, second, found.theta, mean),
-            report=FitReport(path, found.n_iter, converged),
+            TwoLayers(points, dual, centres, second, layers.theta, mean),
+            report=FitReport(path, layers.n_iter, converged),
             learned={
                 "alpha": problem.alpha * problem.unit,
-                "theta": found.theta,
+                "theta": layers.theta,
                 "dual_coef": dual,
-                "first_layer": found.W,
+                "first_layer": layers.W,
                 "centres": centres,
                 "second_coef": second,
                 "mean_response": mean,
-                "structure": share.T @ respond(Y[:n], Y[:n], share, found.theta),
+                "structure": share.T @ respond(Y[:n], Y[:n], share, layers.theta),
                 **learned,
             },
         )
@@ -293,7 +288,7 @@ def layers_of(solution: Solution) -> TwoLayers:
     return layers
 
 
-def as_single_task(found: Solution, total: Array) -> Solution:
+def as_single_task(ridge: Solution, total: Array) -> Solution:
     """The model of the first layer alone, where the rows of the task weigh `total` (1,)."""
-    cost = total.sum() * (1.0 - found.learned["mean_response"])
-    return replace(found, report=FitReport(np.asarray(cost)), state=None)
+    cost = total.sum() * (1.0 - ridge.learned["mean_response"])
+    return replace(ridge, report=FitReport(np.asarray(cost)), state=None)

@@ -27,7 +27,6 @@ from manyone.estimators.base import OneClassEstimator
 from manyone.estimators.landmarks import LandmarkOneClass
 from manyone.fitting.independent import TaskSums
 from manyone.fitting.joint import Sums
-from manyone.fitting.passes import no_rows
 from manyone.fitting.updates import enrolled, forgotten
 from manyone.messages import shortlist, warn_user
 from manyone.metric.shrinkage import TaskWhitenings
@@ -160,7 +159,7 @@ class Updatable(Updates, LandmarkOneClass):
             return self._refit(old.joined(more), tasks)
         with np.errstate(under="ignore"):
             solution, rows = self._with_rows(old, more)
-        return self._become(solution, rows, tasks)
+        return self._become_exact(solution, rows, tasks)
 
     def _forgotten(
         self, code: int, X: object, outlier: object, sample_weight: object
@@ -179,7 +178,7 @@ class Updatable(Updates, LandmarkOneClass):
             solution, rows = self._without_rows(
                 np.flatnonzero(self.training_.codes == code), code
             )
-        return self._become(solution, rows, tasks)
+        return self._become_exact(solution, rows, tasks)
 
     def _keeps_sums(self, method: str) -> bool:
         """Whether the model has kept sums over its rows, or else all of them."""
@@ -215,36 +214,35 @@ class Updatable(Updates, LandmarkOneClass):
         in_metric = isinstance(unguarded(self.solution_.scorer), InMetric)
         return in_metric or self.landmarks is not None
 
-    def _become(self, solution: Solution, rows: TrainingRows, tasks: Labels) -> Self:
-        """Take over a solution; nothing was changed before, so a refusal leaves no trace."""
-        calibrated = "calibration_" in vars(self)
-        warn_of_lost_calibration(self)
+    def _become_exact(
+        self, solution: Solution, rows: TrainingRows, tasks: Labels
+    ) -> Self:
+        """Take over a solution of all rows."""
         with np.errstate(under="ignore"):
             solution = with_nearness(solution, rows)
-        self.solution_ = solution
-        self.training_ = rows
-        self.tasks_ = tasks
-        if calibrated:
-            self.calibration_ = Calibration.from_left_out(solution, rows)
-        self._set_offsets(self.promised_rate_)
-        return self
+        calibration = None
+        if "calibration_" in vars(self):
+            warn_of_lost_calibration(self)
+            calibration = Calibration.from_left_out(solution, rows)
+        return self._become(solution, tasks, rows, calibration, self.promised_rate_)
 
     def _become_sums(
-        self, solution: Solution, tails: Tails, tasks: Labels
+        self, solution: Solution, tails: Tails | None, tasks: Labels
     ) -> Judge | None:
         """Take over a solution of landmarks; what leaves rows out of it, if known."""
-        judge = solution.judge
-        solution = replace(solution, judge=None)
-        warn_of_lost_calibration(self)
-        self.solution_ = solution
-        self.tasks_ = tasks
-        self.training_ = no_rows(len(tasks))
+        calibration = None
+        rate = self.promised_rate_
         if "calibration_" in vars(self):
-            self.calibration_ = tails.calibration(
-                len(tasks), solution.left_out_source, solution.scorer.far()
-            )
-        self._set_offsets(self.promised_rate_)
-        return judge
+            warn_of_lost_calibration(self, replaced=tails is not None)
+            if tails is None:
+                rate = None
+            else:
+                calibration = tails.calibration(
+                    len(tasks), solution.left_out_source, solution.scorer.far()
+                )
+        none = TrainingRows.none(len(tasks))
+        self._become(replace(solution, judge=None), tasks, none, calibration, rate)
+        return solution.judge
 
     def _refit(self, rows: TrainingRows, tasks: Labels) -> Self:
         warn_of_lost_calibration(self)
@@ -255,12 +253,15 @@ class Updatable(Updates, LandmarkOneClass):
         return self
 
 
-def warn_of_lost_calibration(model: OneClassEstimator) -> None:
+def warn_of_lost_calibration(model: OneClassEstimator, replaced: bool = True) -> None:
     """Thresholds from held-out rows belong to the model that scored these rows."""
     if "calibration_" in vars(model) and model.calibration_.source == "held-out":
+        now = "come from left-out training rows"
+        if not replaced:
+            now = "are gone, as the model was fitted with alarm_rate=None"
         warn_user(
             "The held-out calibration belonged to the model before this change: thresholds now "
-            "come from left-out training rows. Call calibrate(X, task=...) again."
+            f"{now}. Call calibrate(X, task=...) again."
         )
 
 
@@ -291,20 +292,24 @@ def more_rows(
 ) -> tuple[TrainingRows, Labels]:
     """Rows for a fitted model, dense or sparse as its own are, and the tasks (T,) of both."""
     more, names, _ = training_rows(model, X, task, *given, reset=False)
-    own = next(iter(getattr(model, "views_", {"": model}).values())).X_fit_
-    if sparse.issparse(own) != sparse.issparse(more.X):
-        X = sparse.csr_array(more.X) if sparse.issparse(own) else more.X.toarray()
+    fitted_rows = next(iter(getattr(model, "views_", {"": model}).values())).X_fit_
+    if sparse.issparse(fitted_rows) != sparse.issparse(more.X):
+        X = (
+            sparse.csr_array(more.X)
+            if sparse.issparse(fitted_rows)
+            else more.X.toarray()
+        )
         more = replace(more, X=X, content=row_numbers(X)).by_task()
     more = replace(more, X=more.X.astype(np.float64))
-    known = set(model.tasks_.tolist())
+    known_tasks = set(model.tasks_.tolist())
     has_normal = set(names[more.codes[~more.outlier]].tolist())
     for label in names.tolist():
-        if label not in known | has_normal:
+        if label not in known_tasks | has_normal:
             raise ValueError(
                 f"New task {label!r} has no normal row: enrol one, or drop it."
             )
     tasks, _ = encode(
-        as_labels([*model.tasks_.tolist(), *(set(names.tolist()) - known)])
+        as_labels([*model.tasks_.tolist(), *(set(names.tolist()) - known_tasks)])
     )
     return more.recoded(lookup(names, tasks), len(tasks)), tasks
 

@@ -113,15 +113,16 @@ def _sweep_over(blocks: list[Delayed]) -> Sweep:
     return sweep
 
 
-class ChunkedMethod(Protocol):
-    """A fitted estimator, as far as the shape of its answers is known by it."""
+class FittedMethod(Protocol):
+    """A fitted estimator, as far as blocks are scored by it."""
 
+    n_features_in_: int
     tasks_: Labels
 
 
 def scored_lazily(
     method: Callable[..., Labels],
-    model: ChunkedMethod,
+    model: FittedMethod,
     X: Chunked,
     given: dict[str, object],
 ) -> da.Array:
@@ -162,7 +163,7 @@ def scored_lazily(
     return da.concatenate(chunks, allow_unknown_chunksizes=True)
 
 
-def _width(name: str, model: ChunkedMethod) -> tuple[int, ...]:
+def _width(name: str, model: FittedMethod) -> tuple[int, ...]:
     """Shape of what a scoring method says of one row."""
     if name == "score_tasks":
         return (len(model.tasks_),)
@@ -201,12 +202,12 @@ def _along(X: Chunked, role: str, values: object, number: int) -> Sequence[objec
             )
         values = da.from_array(np.asarray(values), chunks=-1)
     if isinstance(values, da.Array) and isinstance(X, da.Array):
-        known = not np.isnan(sum(X.chunks[0]) + sum(values.chunks[0]))
-        if known and sum(X.chunks[0]) != values.shape[0]:
+        sizes_known = not np.isnan(sum(X.chunks[0]) + sum(values.chunks[0]))
+        if sizes_known and sum(X.chunks[0]) != values.shape[0]:
             raise ValueError(
                 f"{role} has {values.shape[0]} values but X has {X.shape[0]} rows: one per row."
             )
-        values = values.rechunk((X.chunks[0],)) if known else values
+        values = values.rechunk((X.chunks[0],)) if sizes_known else values
     assert isinstance(values, Chunks)
     delayed: list[object] = list(np.ravel(values.to_delayed()))
     if len(delayed) != number:
@@ -219,17 +220,19 @@ def _partial(step: Step[Part], block: Block) -> Part | None:
     return step.partial(block) if number_of(block.X) else None
 
 
-def _merged(step: Step[Part], parts: list[Part | None]) -> Part | None:
+def _merged(step: Step[Part], block_results: list[Part | None]) -> Part | None:
     merged = None
-    for part in parts:
-        if part is not None:
-            merged = part if merged is None else step.merge(merged, part)
+    for block_result in block_results:
+        if block_result is not None:
+            merged = (
+                block_result if merged is None else step.merge(merged, block_result)
+            )
     return merged
 
 
 def _scored(
     name: str,
-    model: ChunkedMethod,
+    model: FittedMethod,
     block: Block,
     given: dict[str, object],
     counted: bool,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -48,7 +48,7 @@ class TaskPlans:
         Labels, sorted.
     kernel : Kernel
         Of rows in the metric.
-    few : TrainingRows
+    small_rows : TrainingRows
         All rows of the tasks without a plan, and outliers of every task.
     plans : dict of int to Plan
         Of the other tasks, by number.
@@ -59,7 +59,7 @@ class TaskPlans:
 
     tasks: Labels
     kernel: Kernel
-    few: TrainingRows
+    small_rows: TrainingRows
     plans: dict[int, Plan]
     metric: Whitening | TaskWhitenings | None = None
     drawn: Hashes = field(default_factory=lambda: np.zeros(0, dtype=np.uint64))
@@ -76,8 +76,8 @@ class TaskPlans:
     ) -> TaskPlans:
         """Plans for rows: all of small tasks, some of large ones, more than there are landmarks."""
         checks.refuse_many_shared(rows, landmarks)
-        known = rows.codes != MISSING
-        pairs = np.unique(np.column_stack([rows.codes, rows.content])[known], axis=0)
+        has_task = rows.codes != MISSING
+        pairs = np.unique(np.column_stack([rows.codes, rows.content])[has_task], axis=0)
         large = np.flatnonzero(
             np.bincount(pairs[:, 0], minlength=len(tasks)) > landmarks
         )
@@ -88,12 +88,12 @@ class TaskPlans:
         )
 
         def planned(task: int) -> tuple[int, Plan]:
-            own = rows.take(np.flatnonzero((rows.codes == task) | ~known))
-            if len(own.codes) > sample_size(landmarks):
-                lowest = np.argsort(row_hashes(own.X, seed), kind="stable")
-                own = own.take(np.sort(lowest[: sample_size(landmarks)]))
+            task_rows = rows.take(np.flatnonzero((rows.codes == task) | ~has_task))
+            if len(task_rows.codes) > sample_size(landmarks):
+                lowest = np.argsort(row_hashes(task_rows.X, seed), kind="stable")
+                task_rows = task_rows.take(np.sort(lowest[: sample_size(landmarks)]))
             return task, Plan.of(
-                kernel, own, tasks[[task]], landmarks, seed, of_task(metric, task)
+                kernel, task_rows, tasks[[task]], landmarks, seed, of_task(metric, task)
             )
 
         plans = dict(on_threads(planned, large.tolist()))
@@ -102,7 +102,7 @@ class TaskPlans:
     def grouped(self, rows: TrainingRows) -> TaskPlans:
         """The same with groups for the rows of small tasks, from all rows."""
         small = ~np.isin(rows.codes, list(self.plans))
-        return replace(self, few=rows.take(np.flatnonzero(small)))
+        return replace(self, small_rows=rows.take(np.flatnonzero(small)))
 
     def in_metric(self, rows: TrainingRows) -> Rows:
         """Rows as they are compared with each other."""
@@ -140,14 +140,14 @@ class TaskSums:
         Of each task that has a plan, by number.
     alpha : float
         The ridge that was asked for.
-    tails : Tails
-        Left-out scores of these tasks.
+    tails : Tails or None
+        Left-out scores of these tasks, where the fit has them.
     """
 
     plan: TaskPlans
     statistics: dict[int, Statistics]
     alpha: float
-    tails: Tails
+    tails: Tails | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,10 +182,7 @@ class LeaveOutEach(IntoTails, Judge):
     guard: LeftOutGuard
     known: KnownScores | None = None
 
-    @property
-    def leaves_groups(self) -> bool:
-        """See :class:`Judge`."""
-        return True
+    leaves_groups: ClassVar[bool] = True
 
     def of(self, rows: CodedRows) -> Tails:
         """Tails of the left-out scores of rows whose tasks are numbers and have a plan."""
@@ -196,16 +193,16 @@ class LeaveOutEach(IntoTails, Judge):
         scores = self._of_plans(rows)
         if self.known is None:
             return scores
-        known = self.known.judged(rows)
-        return np.where(np.isnan(known), scores, known)
+        known_scores = self.known.judged(rows)
+        return np.where(np.isnan(known_scores), scores, known_scores)
 
     def _of_plans(self, rows: CodedRows) -> Array:
-        def judge(part: tuple[int, Codes, CodedRows]) -> tuple[Codes, Array]:
-            task, which, own = part
-            normal = ~own.outlier  # outliers of every task are part of all
+        def judge(task_part: tuple[int, Codes, CodedRows]) -> tuple[Codes, Array]:
+            task, which, task_rows = task_part
+            normal = ~task_rows.outlier  # outliers of every task are part of all
             plan = replace(self.plans.plans[task], drawn=self.plans.drawn)
             step = LeaveOut(plan, self.ridges[task], LeftOutGuard(None, 0.0))
-            return which[normal], step.judged(own)[normal]
+            return which[normal], step.judged(task_rows)[normal]
 
         scores = np.full(len(rows.codes), np.nan)
         for which, left_out in on_threads(judge, self.plans.parts(rows)):
@@ -230,7 +227,9 @@ def independent_passes(
     alpha: float,
     exact: Exact,
     nearness: Nearness | None,
-) -> tuple[Solution, Tails]:
+    *,
+    left_out: bool = True,
+) -> tuple[Solution, Tails | None]:
     """Minimise ``sum_i w_i |f_t(x_i) - r_i|^2 + alpha |f_t|^2`` over the rows of each task t alone.
 
     Parameters
@@ -242,58 +241,61 @@ def independent_passes(
         Solves small tasks.
     nearness : Nearness or None
         What left-out scores are lowered by.
+    left_out : bool
+        Whether left-out scores are wanted.
 
     Returns
     -------
     solution : Solution
         Without left-out scores.
-    tails : Tails
+    tails : Tails or None
         What thresholds and p-values need of them.
     """
     statistics = source.reduce(AddUpEach(plans)) if plans.plans else {}
-    sums = TaskSums(plans, statistics, alpha, Tails.none(len(plans.tasks)))
+    tails = Tails.none(len(plans.tasks)) if left_out else None
+    sums = TaskSums(plans, statistics, alpha, tails)
     return independent_of_sums(sums, source, exact, nearness)
 
 
 def independent_of_sums(
     sums: TaskSums, source: Source, exact: Exact, nearness: Nearness | None
-) -> tuple[Solution, Tails]:
+) -> tuple[Solution, Tails | None]:
     """Solve all tasks from their sums; earlier left-out scores of large tasks stay.
 
-    Rows of small tasks are judged anew, but for those that shaped the metric.
+    Rows of small tasks are judged anew, but for those that shaped the metric. Nothing is
+    judged where the sums have no left-out scores.
     """
     plans = sums.plan
-    n_tasks = len(plans.tasks)
     parts = _solved(plans, sums.statistics, sums.alpha, exact)
     guard = LeftOutGuard.of(nearness, parts.scorer)
     judge = LeaveOutEach(plans, parts.ridges, guard)
-    small = Tails.none(n_tasks)
+    solution = Solution(parts.scorer, learned=parts.learned, judge=judge, state=sums)
+    if sums.tails is None:
+        return solution, None
+    tails = sums.tails
+    small = Tails.none(len(plans.tasks))
     if parts.exact is not None:
         assert parts.exact.left_out is not None
-        new = ~np.isin(row_hashes(plans.few.X), plans.drawn) & ~plans.few.outlier
-        small_rows = plans.few.take(new)
+        new = (
+            ~np.isin(row_hashes(plans.small_rows.X), plans.drawn)
+            & ~plans.small_rows.outlier
+        )
+        small_rows = plans.small_rows.take(new)
         scores = guard.lower(parts.exact.left_out[new], small_rows)
         X = plans.in_metric(small_rows)
-        small = Tails.known(
-            scores, small_rows, n_tasks, parts.scorer.own(X, small_rows.codes)
-        )
+        seen = parts.scorer.own(X, small_rows.codes)
+        small = Tails.known(scores, small_rows, len(plans.tasks), seen)
         judge = replace(judge, known=KnownScores.among(small_rows, scores))
-    tails = sums.tails
     if plans.plans:
         tails = tails.merged(source.reduce(judge))
-    solution = Solution(
-        parts.scorer,
-        learned=parts.learned,
-        judge=judge,
-        state=replace(sums, tails=tails),
-    )
+    solution = replace(solution, judge=judge, state=replace(sums, tails=tails))
     return solution, tails.merged(small)
 
 
 def _solved(plans: TaskPlans, statistics: Each, alpha: float, exact: Exact) -> Parts:
     """Functions of all tasks, one after the other."""
     n_tasks = len(plans.tasks)
-    small_rows = plans.few
+    small_rows = plans.small_rows
     small = np.setdiff1d(np.arange(n_tasks), list(plans.plans))
     ridges = {
         task: solve_statistics(plan, statistics[task], alpha)
@@ -307,22 +309,22 @@ def _solved(plans: TaskPlans, statistics: Each, alpha: float, exact: Exact) -> P
     used, mean = np.zeros((2, n_tasks))
     shared_coef = np.zeros((shared.shape[0], n_tasks))
     if len(small):
-        own = replace(
+        exact_rows = replace(
             small_rows,
             X=X,
             codes=renumbered(small_rows.codes, small),
             n_tasks=len(small),
         )
-        solved = exact(Gram(Points(plans.kernel, X)), own, alpha)
+        solved = exact(Gram(Points(plans.kernel, X)), exact_rows, alpha)
         scorer = solved.scorer
         assert isinstance(scorer, TaskExpansions)
         used[small] = solved.learned["alpha"]
         mean[small] = scorer.target
         shared_coef[:, small] = scorer.shared_coef
         for number, task in enumerate(small.tolist()):
-            part = slice(scorer.starts[number], scorer.starts[number + 1])
-            rows[task] = X[part]
-            coefs[task] = scorer.coef[part]
+            place = slice(scorer.starts[number], scorer.starts[number + 1])
+            rows[task] = X[place]
+            coefs[task] = scorer.coef[place]
     for task, ridge in ridges.items():
         used[task] = ridge.alpha
         mean[task] = ridge.mean_response[0]

@@ -26,8 +26,8 @@ class Sums:
     statistics : Statistics
     alpha : float
         The ridge that was asked for.
-    tails : Tails
-        Left-out scores.
+    tails : Tails or None
+        Left-out scores, where the fit has them.
     scale : float or ndarray of shape (T,)
         Factor of earlier left-out scores at the last update.
     """
@@ -35,13 +35,19 @@ class Sums:
     plan: Plan
     statistics: Statistics
     alpha: float
-    tails: Tails
+    tails: Tails | None
     scale: Array | float = 1.0
 
 
 def joint_passes(
-    plan: Plan, source: Source, alpha: float, nearness: Nearness | None
-) -> tuple[Solution, Tails]:
+    plan: Plan,
+    source: Source,
+    alpha: float,
+    nearness: Nearness | None,
+    *,
+    statistics: Statistics | None = None,
+    left_out: bool = True,
+) -> tuple[Solution, Tails | None]:
     """Minimise ``sum_i w_i |f(x_i) - r_i|^2 + alpha |f|^2`` over functions of the landmarks.
 
     Parameters
@@ -51,51 +57,57 @@ def joint_passes(
     alpha : float
     nearness : Nearness or None
         What left-out scores are lowered by.
+    statistics : Statistics or None
+        Of the rows, where they are known.
+    left_out : bool
+        Whether left-out scores are wanted; the structure takes a last pass anyway.
 
     Returns
     -------
     solution : Solution
         Without left-out scores, which would be as many as rows.
-    tails : Tails
+    tails : Tails or None
         What thresholds and p-values need of them.
     """
-    statistics = source.reduce(AddUp(plan))
-    step = leaving_out(plan, statistics, alpha, nearness)
-    left_out = step.finished(source.reduce(step))
-    solution, tails = joint_solution_of(step, statistics, alpha, left_out)
-    return replace(solution, judge=step), tails
+    if statistics is None:
+        statistics = source.reduce(AddUp(plan))
+    step = leaving_out(plan, statistics, alpha, nearness, left_out=left_out)
+    gathered = step.finished(source.reduce(step))
+    solution = joint_solution_of(step, statistics, alpha, gathered)
+    return replace(solution, judge=step), gathered.tails
 
 
 def leaving_out(
-    plan: Plan, statistics: Statistics, alpha: float, nearness: Nearness | None
+    plan: Plan,
+    statistics: Statistics,
+    alpha: float,
+    nearness: Nearness | None,
+    *,
+    left_out: bool = True,
 ) -> LeaveOut:
     """The last pass, for the solution that statistics have."""
     ridge = solve_statistics(plan, statistics, alpha)
     scorer = Expansion(plan.points, ridge.coef, ridge.mean_response)
-    return LeaveOut(plan, ridge, LeftOutGuard.of(nearness, scorer))
+    return LeaveOut(plan, ridge, LeftOutGuard.of(nearness, scorer), left_out)
 
 
 def joint_solution_of(
     step: LeaveOut,
     statistics: Statistics,
     alpha: float,
-    found: LeftOut,
+    gathered: LeftOut,
     scale: Array | float = 1.0,
-) -> tuple[Solution, Tails]:
-    """The model, and the tails of its left-out scores, from what the last pass found."""
-    sums = Sums(step.plan, statistics, alpha, found.tails, scale)
-    return replace(_solution(step, found), state=sums), found.tails
-
-
-def _solution(step: LeaveOut, found: LeftOut) -> Solution:
-    """The model without left-out scores."""
-    plan = step.plan
+) -> Solution:
+    """The model, without left-out scores, from what the last pass has gathered."""
     ridge = step.ridge
-    learned = {
-        "alpha": ridge.alpha,
-        "dual_coef": ridge.coef,
-        "mean_response": ridge.mean_response,
-        "structure": Resemblance(ridge.coef, found.values, found.mass, ridge.counts),
-    }
-    scorer = Expansion(plan.points, ridge.coef, ridge.mean_response)
-    return Solution(scorer, learned=learned)
+    structure = Resemblance(ridge.coef, gathered.values, gathered.mass, ridge.counts)
+    return Solution(
+        Expansion(step.plan.points, ridge.coef, ridge.mean_response),
+        learned={
+            "alpha": ridge.alpha,
+            "dual_coef": ridge.coef,
+            "mean_response": ridge.mean_response,
+            "structure": structure,
+        },
+        state=Sums(step.plan, statistics, alpha, gathered.tails, scale),
+    )

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import ClassVar
 
 import numpy as np
 from scipy.linalg import blas
@@ -15,17 +17,14 @@ from scipy.linalg import blas
 from manyone._types import Array, Codes, Rows
 from manyone.calibration.tails import Tails
 from manyone.data.blocks import added, by_task, kernel_blocks
-from manyone.data.groups import leaving_together
 from manyone.data.hashing import Hashes, row_hashes
 from manyone.data.rows import CodedRows, TrainingRows
+from manyone.fitting.closed_form import scores_without_groups
 from manyone.fitting.plan import Plan
 from manyone.fitting.statistics import Ridge
 from manyone.models.guards import LeftOutGuard
 from manyone.models.solution import Judge
-from manyone.solvers.leave_blocks import (
-    scores_without_blocks,
-    solve_primal_without_blocks,
-)
+from manyone.solvers.leave_blocks import solve_primal_without_blocks
 from manyone.solvers.ridge import left_out_mean, one_minus_leverage
 from manyone.threads import on_threads, solve_lower
 
@@ -40,8 +39,8 @@ class LeftOut:
 
     Attributes
     ----------
-    tails : Tails
-        Left-out scores.
+    tails : Tails or None
+        Left-out scores, where they are wanted.
     tasks : ndarray of shape (t,)
         Codes of the tasks that occur.
     values : ndarray of shape (t, m)
@@ -51,7 +50,7 @@ class LeftOut:
         Sums of ``w_i / (1 - leverage)``.
     """
 
-    tails: Tails
+    tails: Tails | None
     tasks: Codes
     values: Array
     mass: Array
@@ -122,8 +121,8 @@ class KnownScores(Judge):
         """Scores (n,) of rows whose tasks are numbers; NaN where there is none."""
         keys = _keys(rows)
         place = np.searchsorted(self.keys, keys)
-        known = np.append(self.keys, np.uint64(0))[place] == keys
-        return np.where(known, np.append(self.scores, np.nan)[place], np.nan)
+        has_score = np.append(self.keys, np.uint64(0))[place] == keys
+        return np.where(has_score, np.append(self.scores, np.nan)[place], np.nan)
 
 
 def _keys(rows: CodedRows) -> Hashes:
@@ -142,16 +141,16 @@ class LeaveOut(Judge):
     plan : Plan
     ridge : Ridge
     guard : LeftOutGuard
+    scored : bool
+        Whether left-out scores are wanted, beside sums that the structure needs.
     """
 
     plan: Plan
     ridge: Ridge
     guard: LeftOutGuard
+    scored: bool = True
 
-    @property
-    def leaves_groups(self) -> bool:
-        """See :class:`Judge`."""
-        return True
+    leaves_groups: ClassVar[bool] = True
 
     def of(self, rows: CodedRows) -> LeftOut:
         """Tails of the left-out scores of rows whose tasks are numbers, and sums over them."""
@@ -163,38 +162,35 @@ class LeaveOut(Judge):
 
     def gathered(self, rows: CodedRows) -> tuple[LeftOut, Array]:
         """What `of` and `judged` give."""
-        tasks = np.unique(rows.codes[~rows.outlier])
+        normal = np.flatnonzero(~rows.outlier)
+        tasks = np.unique(rows.codes[normal])
         scores = np.full(len(rows.codes), np.nan)
+        seen = np.full(len(rows.codes), np.inf)
         values = np.zeros((len(tasks), len(self.plan.points)))
         mass = np.zeros(len(tasks))
 
-        seen = np.full(len(rows.codes), np.inf)
-        together = None
-        if isinstance(rows, TrainingRows) and rows.group is not None:
-            together = rows
-
-        def judge(part: slice) -> tuple[Codes, Array, tuple[Codes, Array], Array]:
-            normal = np.flatnonzero(~rows.outlier[part]) + part.start
-            normal_rows = rows.take(normal)
-            left_out, half, shares, seen[normal] = self.without_guard(
-                normal_rows.X, normal_rows.codes, normal_rows.weight
+        def judge(part: slice) -> tuple[Codes, Array, Array]:
+            numbers = normal[part]
+            block = rows.take(numbers)
+            scores[numbers], half, shares, seen[numbers] = self.without_guard(
+                block.X, block.codes, block.weight
             )
-            left_out[~self.plan.unseen(rows.X[normal])] = np.nan
-            present, summing = by_task(rows.codes[normal], shares)
-            return normal, left_out, (present, summing.sum(axis=1)), summing @ half
+            present, summing = by_task(block.codes, shares)
+            return present, summing.sum(axis=1), summing @ half
 
-        blocks = kernel_blocks(len(rows.codes), len(self.plan.points))
-        for normal, left_out, (present, shares), sums in on_threads(judge, blocks):
-            scores[normal] = left_out
+        blocks = kernel_blocks(len(normal), len(self.plan.points))
+        for present, shares, sums in on_threads(judge, blocks):
             place = np.searchsorted(tasks, present)
             values[place] += sums
             mass[place] += shares
-        if together is not None:
-            new = np.flatnonzero(self.plan.unseen(rows.X))
-            scores[new] = self._without_groups(together.take(new))
+        if not self.scored:
+            return LeftOut(None, tasks, values, mass), scores
+        unseen = self.plan.unseen(rows.X)
+        scores[~unseen] = np.nan
+        if isinstance(rows, TrainingRows) and rows.group is not None:
+            scores[unseen] = self._without_groups(rows.take(np.flatnonzero(unseen)))
         else:
             # All rows of a task at once: blocks have few of each where there are many tasks.
-            normal = np.flatnonzero(~rows.outlier)
             normal_rows = rows.take(normal) if len(normal) < len(rows.codes) else rows
             scores[normal] = self.guard.lower(scores[normal], normal_rows)
         tails = Tails.known(scores, rows, len(self.plan.tasks), seen)
@@ -208,37 +204,36 @@ class LeaveOut(Judge):
         residual = np.full(len(rows.codes), np.nan)
         if not len(normal):
             return residual
-        for part in kernel_blocks(len(normal), len(plan.points)):
-            some = normal[part]
-            K = plan.values(rows.X[some])
-            residual[some] = 1.0 - np.einsum(
-                "ij,ij->i", K, ridge.coef.T[rows.codes[some]]
+        for block in kernel_blocks(len(normal), len(plan.points)):
+            numbers = normal[block]
+            K = plan.values(rows.X[numbers])
+            residual[numbers] = 1.0 - np.einsum(
+                "ij,ij->i", K, ridge.coef.T[rows.codes[numbers]]
             )
 
-        def features(some: Codes) -> Array:
-            return solve_lower(ridge.factor, plan.values(rows.X[some]))
+        def features(numbers: Codes) -> Array:
+            return solve_lower(ridge.factor, plan.values(rows.X[numbers]))
 
+        solve = partial(solve_primal_without_blocks, features, rows.weight)
         here = np.bincount(rows.codes[normal], rows.weight[normal], len(ridge.counts))
-        leaving = leaving_together(rows, ridge.counts > here * (1.0 + 1e-9))
-        scaled = np.sqrt(rows.weight) * residual
-        blocks = [left.gone for left in leaving]
-        solved = solve_primal_without_blocks(features, rows.weight, scaled, blocks)
-        weights_and_tasks = rows.weight, rows.codes, ridge.counts, ridge.mean_response
-        scores = scores_without_blocks(solved, leaving, residual, *weights_and_tasks)
-        normal_rows = rows.take(normal)
-        scores[normal] = self.guard.lower(scores[normal], normal_rows)
+        has_earlier = ridge.counts > here * (1.0 + 1e-9)
+        means = ridge.counts, ridge.mean_response
+        scores = scores_without_groups(rows, residual, *means, solve, has_earlier)
+        scores[normal] = self.guard.lower(scores[normal], rows.take(normal))
         return scores
 
     def merge(self, one: LeftOut, other: LeftOut) -> LeftOut:
         """What both gathered."""
-        tails = one.tails.merged(other.tails)
+        tails = None
+        if one.tails is not None and other.tails is not None:
+            tails = one.tails.merged(other.tails)
         pairs = (one.values, other.values), (one.mass, other.mass)
         return LeftOut(tails, *added(one.tasks, other.tasks, *pairs))
 
-    def finished(self, found: LeftOut) -> LeftOut:
+    def finished(self, gathered: LeftOut) -> LeftOut:
         """What all blocks gathered, with sums of kernel values: ``k_i = Q (Q^-1 k_i)``."""
-        values = blas.dtrmm(1.0, self.ridge.factor, found.values.T, lower=1).T
-        return replace(found, values=values)
+        values = blas.dtrmm(1.0, self.ridge.factor, gathered.values.T, lower=1).T
+        return replace(gathered, values=values)
 
     def without_guard(
         self, X: Rows, codes: Codes, weight: Array
@@ -249,14 +244,14 @@ class LeaveOut(Judge):
         """
         ridge = self.ridge
         K = self.plan.values(X)
-        own = 1.0 - np.einsum("ij,ij->i", K, ridge.coef.T[codes])
+        residual = 1.0 - np.einsum("ij,ij->i", K, ridge.coef.T[codes])
         half = solve_lower(ridge.factor, K)
         leverage = weight * np.einsum("ij,ij->i", half, half)
-        kept = one_minus_leverage(1.0 - leverage, weight)
-        left = own / kept
+        remaining = one_minus_leverage(1.0 - leverage, weight)
+        left = residual / remaining
         count = np.minimum(weight, 1.0)
         total = ridge.counts[codes]
         residual_sum = (ridge.counts * (1.0 - ridge.mean_response))[codes]
-        mean = left_out_mean(residual_sum, count * left * own, total, count)
-        seen = -np.abs(own - (1.0 - ridge.mean_response[codes]))
-        return -np.abs(left - mean), half, weight / kept, seen
+        mean = left_out_mean(residual_sum, count * left * residual, total, count)
+        seen = -np.abs(residual - (1.0 - ridge.mean_response[codes]))
+        return -np.abs(left - mean), half, weight / remaining, seen

@@ -133,11 +133,11 @@ class LeaveOutOfStructure(IntoTails, Judge):
         return scores
 
     def _scores(self, X: Rows, codes: Codes, weight: Array) -> tuple[Array, Array]:
-        own = self.plan.features(X) @ self.basis
+        coordinates = self.plan.features(X) @ self.basis
         back = self.Q[codes]
-        own_targets = own * self.targets.T[codes]
-        residuals = back - own @ ((1.0 - self.shrunk) * (self.targets @ self.Q))
-        squares = weight[:, None] * own**2
+        own_targets = coordinates * self.targets.T[codes]
+        residuals = back - coordinates @ ((1.0 - self.shrunk) * (self.targets @ self.Q))
+        squares = weight[:, None] * coordinates**2
         missing = np.maximum(1.0 - squares.sum(axis=1), 0.0)[:, None]
         left_out = residuals / one_minus_leverage(
             missing + squares @ self.shrunk, weight[:, None]

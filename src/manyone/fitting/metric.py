@@ -57,11 +57,11 @@ class AddSpread:
         weight = normal.weight
         scatter = np.zeros((d, d))
         fourth = 0.0
-        for part in row_blocks(len(codes), 3 * d):
-            centred = (normal.X[part] - self.mean[codes[part]]) / self.unit
+        for block in row_blocks(len(codes), 3 * d):
+            centred = (normal.X[block] - self.mean[codes[block]]) / self.unit
             norms = np.einsum("ij,ij->i", centred, centred)
-            fourth += float(weight[part] @ norms**2)
-            centred *= np.sqrt(weight[part])[:, None]
+            fourth += float(weight[block] @ norms**2)
+            centred *= np.sqrt(weight[block])[:, None]
             scatter += centred.T @ centred
         return Spread(scatter, fourth, float(weight.sum()), len(codes))
 

@@ -5,21 +5,26 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
 from manyone._types import Labels
-from manyone.capabilities import methods_that
 from manyone.data.blocks import Block, ChainedBlock, MakeBlock, claims_of
 from manyone.data.rows import in_memory
-from manyone.data.sweeps import Sweep, local_sweep
-from manyone.fitting.dask import chained_sweep, dask_sweep, is_dask, scored_lazily
+from manyone.data.sweeps import AtHand, Sweep, local_sweep
+from manyone.fitting.dask import (
+    FittedMethod,
+    chained_sweep,
+    dask_sweep,
+    is_dask,
+    scored_lazily,
+)
 
-if TYPE_CHECKING:
-    import dask.array as da
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 # Rows of an array or a file that make one block.
 _ROWS = 2**16
@@ -183,31 +188,8 @@ def sweep_of(
         return dask_sweep(X, task, outlier, weight)
     blocks = blocks_of(X, task, outlier, weight)
     if blocks is None:
-        return local_sweep([Block(X, task, outlier, weight).checked()])
+        return AtHand(Block(X, task, outlier, weight).checked())
     return local_sweep(blocks)
-
-
-class PassesMethod(Protocol):
-    """An estimator, as far as it says what it can be fitted to."""
-
-    can_pass: ClassVar[tuple[str, ...]]
-
-    @property
-    def landmarks(self) -> int | None:
-        """Rows that stand for all."""
-
-    def _why_whole_rows(self, groups: object) -> str | None:
-        """Why it has to see all rows at once; None where passes over blocks will do."""
-
-
-def refuse_whole_rows(model: PassesMethod, groups: object) -> None:
-    """Raise where a model wants all rows at once and they come in blocks."""
-    reason = model._why_whole_rows(groups)
-    if reason is not None:
-        able = " or ".join(methods_that(*model.can_pass))
-        raise ValueError(
-            f"{reason}, but X comes in blocks. Use {able} with landmarks=1000 or so."
-        )
 
 
 def sweep_in_order(X: object, make: MakeBlock) -> Sweep:
@@ -242,49 +224,25 @@ class ChainedBlocks:
             yield made
 
 
-def sweep_over(
-    model: PassesMethod,
-    X: object,
-    task: object,
-    outlier: object,
-    sample_weight: object,
-    groups: object,
-) -> Sweep | None:
-    """How to pass over the rows that an estimator is given; None: it wants them all at once."""
-    # A memory-mapped array can be read whole by a model without landmarks.
-    mapped = isinstance(X, np.memmap) and model.landmarks is None
-    at_hand = mapped or in_memory(X)
-    if at_hand and model._why_whole_rows(groups) is not None:
-        return None
-    sweep = sweep_of(X, task, outlier, sample_weight)
-    if not at_hand:
-        refuse_whole_rows(model, groups)
-    return sweep
+def by_blocks(method: Method) -> Method:
+    """Let a scoring method take rows that are not in memory, one block after the other."""
 
+    @wraps(method)
+    def scored(model: FittedMethod, X: object, **given: object) -> object:
+        if in_memory(X):
+            return method(model, X, **given)
+        if is_dask(X):
+            return scored_lazily(method, model, X, given)
+        counted = "sample_weight" in given
+        task = given.pop("task", None)
+        blocks = blocks_of(X, task, None, given.pop("sample_weight", None))
+        assert blocks is not None
+        parts = [
+            method(model, block.X, **claims_of(block, counted), **given)
+            for block in blocks
+        ]
+        if not parts:
+            parts.append(method(model, np.empty((0, model.n_features_in_)), **given))
+        return np.concatenate(parts)
 
-class FittedMethod(Protocol):
-    """A fitted estimator, as far as blocks are scored by it."""
-
-    n_features_in_: int
-    tasks_: Labels
-
-
-def scored_by_blocks(
-    method: Callable[..., Labels],
-    model: FittedMethod,
-    X: object,
-    given: dict[str, object],
-) -> Labels | da.Array:
-    """What a scoring method says of rows that are not in memory, block by block."""
-    if is_dask(X):
-        return scored_lazily(method, model, X, given)
-    counted = "sample_weight" in given
-    task = given.pop("task", None)
-    blocks = blocks_of(X, task, None, given.pop("sample_weight", None))
-    assert blocks is not None
-    parts = [
-        method(model, block.X, **claims_of(block, counted), **given) for block in blocks
-    ]
-    if not parts:
-        parts.append(method(model, np.empty((0, model.n_features_in_)), **given))
-    return np.concatenate(parts)
+    return cast(Method, scored)

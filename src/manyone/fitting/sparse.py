@@ -65,7 +65,7 @@ class AddUpFolds:
 
     def of(self, rows: CodedRows) -> list[Statistics]:
         """Statistics of the folds of rows whose tasks are numbers."""
-        return [AddUp(self.plan).of(part) for part in dealt(self.plan, rows)]
+        return [AddUp(self.plan).of(fold_rows) for fold_rows in dealt(self.plan, rows)]
 
     def merge(self, one: list[Statistics], other: list[Statistics]) -> list[Statistics]:
         """Statistics of the rows of both."""
@@ -111,10 +111,10 @@ class JudgeFolds(IntoTails, Judge):
     def _scores(
         self, layer: LassoLayer, X: Rows, codes: Codes, weight: Array
     ) -> tuple[Array, Array]:
-        own = np.einsum("ij,ij->i", self.plan.values(X), layer.coef.T[codes])
+        responses = np.einsum("ij,ij->i", self.plan.values(X), layer.coef.T[codes])
         # Copies share a fold: no layer has seen the copy of a row that it judges.
-        unknown = np.full(len(own), np.inf)
-        return -np.abs(own - layer.mean[codes]), unknown
+        unknown = np.full(len(responses), np.inf)
+        return -np.abs(responses - layer.mean[codes]), unknown
 
 
 def lasso_layer(

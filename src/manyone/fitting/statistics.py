@@ -67,10 +67,13 @@ class Statistics:
     def recoded(self, codes: Codes) -> Statistics:
         """The same with other numbers for the tasks (T,); negative ones are left out."""
         new = codes[self.tasks]
-        kept = np.flatnonzero(new >= 0)
-        kept = kept[np.argsort(new[kept])]
+        staying = np.flatnonzero(new >= 0)
+        staying = staying[np.argsort(new[staying])]
         return replace(
-            self, tasks=new[kept], sums=self.sums[kept], counts=self.counts[kept]
+            self,
+            tasks=new[staying],
+            sums=self.sums[staying],
+            counts=self.counts[staying],
         )
 
     def __neg__(self) -> Statistics:
@@ -111,12 +114,12 @@ class AddUp:
         moments = np.zeros((m, m), order="F")
         sums = np.zeros((len(tasks), m))
         trace = 0.0
-        for part in kernel_blocks(n, m):
-            weight = rows.weight[part]
-            trace += float(weight @ self.plan.diagonal(rows.X[part]))
-            Phi = np.ascontiguousarray(self.plan.summands(rows.X[part]))
-            of_task = np.flatnonzero(~rows.outlier[part])
-            present, summing = by_task(rows.codes[part][of_task], weight[of_task])
+        for block in kernel_blocks(n, m):
+            weight = rows.weight[block]
+            trace += float(weight @ self.plan.diagonal(rows.X[block]))
+            Phi = np.ascontiguousarray(self.plan.summands(rows.X[block]))
+            of_task = np.flatnonzero(~rows.outlier[block])
+            present, summing = by_task(rows.codes[block][of_task], weight[of_task])
             values = Phi if len(of_task) == len(Phi) else Phi[of_task]
             sums[np.searchsorted(tasks, present)] += summing @ values
             if not np.all(weight == 1.0):

@@ -45,7 +45,9 @@ class Unseen(IntoTails, Judge):
     def of(self, rows: CodedRows) -> Tails:
         """Tails of the left-out scores of rows whose tasks are numbers."""
         new = np.flatnonzero(self.step.plan.unseen(rows.X))
-        return self.step.of(rows.take(new)).tails
+        tails = self.step.of(rows.take(new)).tails
+        assert tails is not None
+        return tails
 
     def judged(self, rows: CodedRows) -> Array:
         """Left-out scores (n,); NaN for outliers, and for rows that were drawn."""

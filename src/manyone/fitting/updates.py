@@ -9,10 +9,11 @@ import numpy as np
 
 from manyone._types import Array, Codes, Labels
 from manyone.calibration.tails import Tails
+from manyone.data.blocks import CheckedBlock
 from manyone.data.hashing import Hashes, row_hashes
 from manyone.data.labels import lookup
 from manyone.data.rows import TrainingRows, codes_without
-from manyone.data.sweeps import AtHand
+from manyone.data.sweeps import AtHand, Swept
 from manyone.fitting.independent import (
     AddUpEach,
     TaskPlans,
@@ -26,12 +27,12 @@ from manyone.fitting.statistics import AddUp, Statistics, symmetric
 from manyone.kernels.gram import Gram, Points
 from manyone.messages import warn_user
 from manyone.metric.shrinkage import Whitening
-from manyone.models.guards import LeftOutGuard, Nearness, nearness_in
+from manyone.models.guards import LeftOutGuard, Nearness, guard_in
 from manyone.models.resemblance import Resemblance
 from manyone.models.scorers import behind_metric
 from manyone.models.solution import Solution
 
-Changed = tuple[Solution, Tails, Labels]
+Changed = tuple[Solution, Tails | None, Labels]
 # Share of the landmarks that has to be left, or else a word is said.
 _MOST_LOST = 0.75
 # Rows that all tasks count for when it is asked how the scores of one have changed.
@@ -78,7 +79,7 @@ def enrolled(model: UpdatedMethod, more: TrainingRows, tasks: Labels) -> Changed
     sums = model.solution_.state
     assert isinstance(sums, Sums | TaskSums)
     codes = lookup(sums.plan.tasks, tasks)
-    before = nearness_in(model.solution_.scorer)
+    before = guard_in(model.solution_.scorer, Nearness)
     nearness = before
     if nearness is not None:
         nearness = nearness.recoded(codes)
@@ -89,14 +90,15 @@ def enrolled(model: UpdatedMethod, more: TrainingRows, tasks: Labels) -> Changed
         return _each(model, sums, plans, codes, more, nearness)
     plan = replace(sums.plan, tasks=tasks)
     statistics = sums.statistics.recoded(codes) + AddUp(plan).of(more)
-    step = leaving_out(plan, statistics, sums.alpha, nearness)
+    scored = sums.tails is not None
+    step = leaving_out(plan, statistics, sums.alpha, nearness, left_out=scored)
     scale = _change_of_scale(sums, before, codes, step)
     structure = model.solution_.learned["structure"]
     old = _left_out(structure, sums.tails, codes, scale)
-    left_out = step.merge(old, step.finished(step.of(more)))
-    changed, tails = joint_solution_of(step, statistics, sums.alpha, left_out, scale)
+    gathered = step.merge(old, step.finished(step.of(more)))
+    changed = joint_solution_of(step, statistics, sums.alpha, gathered, scale)
     changed = behind_metric(replace(changed, judge=step), plan.metric)
-    return step.guard.around(changed), tails, tasks
+    return step.guard.around(changed), gathered.tails, tasks
 
 
 def forgotten(model: UpdatedMethod, code: int, gone: TrainingRows | None) -> Changed:
@@ -123,11 +125,11 @@ def forgotten(model: UpdatedMethod, code: int, gone: TrainingRows | None) -> Cha
     codes = codes_without(code, len(sums.plan.tasks))
     tasks = np.delete(sums.plan.tasks, code)
     label = sums.plan.tasks.tolist()[code]
-    before = nearness_in(model.solution_.scorer)
+    before = guard_in(model.solution_.scorer, Nearness)
     _refuse_shaped(isinstance(sums.plan.metric, Whitening), "metric", label)
     if isinstance(sums, TaskSums):
         plans = replace(sums.plan, tasks=tasks)
-        none = plans.few.take(slice(0, 0)).recoded(codes, len(tasks))
+        none = plans.small_rows.take(slice(0, 0)).recoded(codes, len(tasks))
         nearness = _without_task(before, code, codes, None)
         return _each(model, sums, plans, codes, none, nearness)
     plan = sums.plan
@@ -141,18 +143,18 @@ def forgotten(model: UpdatedMethod, code: int, gone: TrainingRows | None) -> Cha
     _refuse_shaped(shaped, "landmarks", label)
     taken = AddUp(plan).of(gone)
     weight = taken.counts.sum()
-    known = float(sums.statistics.counts[code])
-    if taken.tasks.tolist() != [code] or not np.isclose(weight, known):
+    weight_of_task = float(sums.statistics.counts[code])
+    if taken.tasks.tolist() != [code] or not np.isclose(weight, weight_of_task):
         raise ValueError(
-            f"forget({label!r}, X=...) needs all rows of the task, which weigh {known:g}; "
+            f"forget({label!r}, X=...) needs all rows of the task, which weigh {weight_of_task:g}; "
             f"those that were given weigh {weight:g}."
         )
     statistics = (sums.statistics + -taken).recoded(codes)
-    kept = np.flatnonzero(~np.isin(plan.hashes, hashes))
+    left_landmarks = np.flatnonzero(~np.isin(plan.hashes, hashes))
     n_landmarks = len(plan.points)
-    _refuse_shaped(not len(kept), "landmarks", label)
-    if len(kept) < _MOST_LOST * n_landmarks:
-        n_lost = n_landmarks - len(kept)
+    _refuse_shaped(not len(left_landmarks), "landmarks", label)
+    if len(left_landmarks) < _MOST_LOST * n_landmarks:
+        n_lost = n_landmarks - len(left_landmarks)
         lost = (
             f"{n_lost} of {n_landmarks} landmarks were rows of {label!r} and are gone"
         )
@@ -160,15 +162,16 @@ def forgotten(model: UpdatedMethod, code: int, gone: TrainingRows | None) -> Cha
             f"{lost}: forget(..., others=...) puts others in their place.", UserWarning
         )
     structure = model.solution_.learned["structure"]
-    structure = replace(structure, values=structure.values[:, kept])
-    plan, statistics = _with_fewer(plan, statistics, kept)
+    structure = replace(structure, values=structure.values[:, left_landmarks])
+    plan, statistics = _with_fewer(plan, statistics, left_landmarks)
     plan = replace(plan, tasks=tasks)
     nearness = _without_task(before, code, codes, hashes)
     step = leaving_out(plan, statistics, sums.alpha, nearness)
     scale = _change_of_scale(sums, before, codes, step)
     left_out = _left_out(structure, sums.tails, codes, scale)
-    changed, tails = joint_solution_of(step, statistics, sums.alpha, left_out, scale)
-    return step.guard.around(behind_metric(changed, plan.metric)), tails, tasks
+    changed = joint_solution_of(step, statistics, sums.alpha, left_out, scale)
+    changed = behind_metric(changed, plan.metric)
+    return step.guard.around(changed), left_out.tails, tasks
 
 
 def _each(
@@ -187,7 +190,7 @@ def _each(
     stays = [task for task in plans.plans if codes[task] >= 0]
     large = {int(codes[task]): plans.plans[task] for task in stays}
     statistics = {int(codes[task]): sums.statistics[task] for task in stays}
-    at_hand = plans.few.recoded(codes, len(plans.tasks)).joined(more)
+    at_hand = plans.small_rows.recoded(codes, len(plans.tasks)).joined(more)
     rest = at_hand.take(np.flatnonzero(~np.isin(at_hand.codes, list(large))))
     seed = seed_of(model.random_state)
     new = TaskPlans.of(
@@ -195,11 +198,11 @@ def _each(
     )
     step = AddUpEach(replace(plans, plans=large))
     statistics = step.merge(statistics, step.of(more)) | AddUpEach(new).of(rest)
-    plans = replace(plans, few=new.few, plans=large | new.plans)
-    changed = TaskSums(plans, statistics, sums.alpha, sums.tails.recoded(codes))
-    solution, tails = independent_of_sums(
-        changed, AtHand(at_hand), model._exactly, nearness
-    )
+    plans = replace(plans, small_rows=new.small_rows, plans=large | new.plans)
+    tails = None if sums.tails is None else sums.tails.recoded(codes)
+    changed = TaskSums(plans, statistics, sums.alpha, tails)
+    source = Swept(AtHand(CheckedBlock(at_hand, plans.tasks)), plans.tasks)
+    solution, tails = independent_of_sums(changed, source, model._exactly, nearness)
     solution = behind_metric(solution, plans.metric)
     guard = LeftOutGuard.of(nearness, solution.scorer)
     return guard.around(solution), tails, plans.tasks
@@ -255,11 +258,11 @@ def _change_of_scale(
         return scale
     stays = np.flatnonzero(codes[nearness.codes] >= 0)
     X = nearness.points.X[stays]
-    own = nearness.codes[stays]
+    old_codes = nearness.codes[stays]
     ones = np.ones(len(stays))
     old = leaving_out(sums.plan, sums.statistics, sums.alpha, None)
-    new = codes[own]
-    before = old.without_guard(X, own, ones)[0]
+    new = codes[old_codes]
+    before = old.without_guard(X, old_codes, ones)[0]
     after = step.without_guard(X, new, ones)[0]
     if np.any(before < 0.0):
         both = (
@@ -271,15 +274,16 @@ def _change_of_scale(
 
 
 def _left_out(
-    structure: Resemblance, tails: Tails, codes: Codes, scale: Array
+    structure: Resemblance, tails: Tails | None, codes: Codes, scale: Array
 ) -> LeftOut:
     """What the last pass found, with other numbers for the tasks, scores times what is given."""
-    known = np.flatnonzero(codes >= 0)
-    order = known[np.argsort(codes[known])]
+    staying = np.flatnonzero(codes >= 0)
+    order = staying[np.argsort(codes[staying])]
     values = structure.values[order]
     mass = structure.mass[order]
-    tails = tails.recoded(codes)
-    tails = replace(tails, scores=scale[tails.codes] * tails.scores)
+    if tails is not None:
+        tails = tails.recoded(codes)
+        tails = replace(tails, scores=scale[tails.codes] * tails.scores)
     return LeftOut(tails, codes[order], values, mass)
 
 

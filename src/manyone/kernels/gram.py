@@ -27,7 +27,7 @@ from manyone.kernels.kernel import (
     kernel_grams,
     resolve_kernel,
 )
-from manyone.kernels.landmarks import FeatureMap, landmark_features
+from manyone.kernels.landmarks import FeatureMap
 
 # Rows of a task, on average, from which it pays to score them together.
 _RUNS = 4
@@ -299,15 +299,6 @@ class Gram:
         if not rank:
             return Phi, FeatureMap(np.zeros(1, dtype=np.intp), np.ones((1, 1)))
         return Phi, FeatureMap(pivots[:rank], np.tril(factor[:rank, :rank]))
-
-    def landmark_features(
-        self, number: int, rng: np.random.RandomState
-    ) -> tuple[Array, FeatureMap]:
-        """Feature rows Phi (n, m) of m landmarks, ``Phi Phi' <= K``, and their map.
-
-        See :func:`manyone.kernels.landmarks.landmark_features`.
-        """
-        return landmark_features(self.points.kernel, self.points.X, number, rng)
 
 
 def falls_from_one(K: Array) -> bool:

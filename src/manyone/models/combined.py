@@ -195,17 +195,22 @@ class CombinedScorer:
 
 
 def lowest_scores(scorer: Scorer) -> Array | None:
-    """Scores of rows that guards are sure of, shape (T,); None: no guard says so."""
+    """Scores of rows that a guard is sure of, shape (T,); None: no guard says so."""
     inner = unguarded(scorer)
-    if not isinstance(inner, CombinedScorer):
-        return scorer.lowest() if isinstance(scorer, Guarded) else None
-    candidates = [inner.of_views([lowest_scores(view.scorer) for view in inner.views])]
-    if isinstance(scorer, Guarded):
+    far = inner.far()
+    candidates = []
+    if isinstance(inner, CombinedScorer):
         far = inner.of_views([view.scorer.far() for view in inner.views])
-        sure = min(guard.sure() for guard in scorer.guards)
-        candidates.append(None if far is None else far - scorer.unit * sure)
-    known = [scores for scores in candidates if scores is not None]
-    return np.max(known, axis=0) if known else None
+        lowest = inner.of_views([lowest_scores(view.scorer) for view in inner.views])
+        if lowest is not None:
+            candidates.append(lowest)
+    while isinstance(scorer, Guarded):
+        for guard in scorer.guards:
+            sure = guard.sure()
+            if far is not None and sure > 0.0:
+                candidates.append(far - scorer.unit * sure)
+        scorer = scorer.scorer
+    return np.max(candidates, axis=0) if candidates else None
 
 
 def combined_scorer(solution: Solution) -> CombinedScorer:

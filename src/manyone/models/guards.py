@@ -11,9 +11,11 @@ ignored: whatever a guard does to new rows, it does to left-out ones, and thresh
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any, Protocol
+from itertools import pairwise
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from scipy import sparse
@@ -22,13 +24,15 @@ from scipy.spatial.distance import cdist
 from manyone._types import Array, Codes, Mask, Rows
 from manyone.data.groups import LeavingRows, leaving_rows
 from manyone.data.hashing import Hashes, row_hashes
-from manyone.data.rows import CodedRows, TrainingRows, group_rows, row_blocks
+from manyone.data.rows import CodedRows, TrainingRows, row_blocks
 from manyone.kernels.gram import KernelScorer, Points
 from manyone.kernels.kernel import Kernel, resolve_kernel
 from manyone.kernels.widths import DISTANCES, distances
 from manyone.models.scorers import InMetric, Scorer
 from manyone.models.solution import Solution
 
+#: A class of guards.
+Kind = TypeVar("Kind")
 #: Numbers of rows by their content.
 Keys = Codes | Hashes
 #: Points that a guard keeps of each task, and of all, at least, where it cannot have all rows.
@@ -129,18 +133,6 @@ class Guarded:
         """See :class:`Scorer`; of the scorer without guards."""
         return self.scorer.far()
 
-    def lowest(self) -> Array | None:
-        """Scores of rows that a guard is sure of, shape (T,); None: no guard says so."""
-        scores: list[Array] = []
-        inner = self.scorer.lowest() if isinstance(self.scorer, Guarded) else None
-        if inner is not None:
-            scores.append(inner)
-        far = self.far()
-        if far is not None:
-            sure = [guard.sure() for guard in self.guards]
-            scores += [far - self.unit * value for value in sure if value > 0.0]
-        return np.max(scores, axis=0) if scores else None
-
     def penalty(
         self, X: Rows, codes: Codes | None = None, kernel_values: Array | None = None
     ) -> Array:
@@ -158,11 +150,11 @@ def unguarded(scorer: Scorer) -> Scorer:
     return scorer
 
 
-def nearness_in(scorer: Scorer) -> Nearness | None:
-    """The nearness that guards a scorer; None: there is none."""
+def guard_in(scorer: Scorer, kind: type[Kind]) -> Kind | None:
+    """The guard of some kind around a scorer; None: there is none."""
     while isinstance(scorer, Guarded):
         for guard in scorer.guards:
-            if isinstance(guard, Nearness):
+            if isinstance(guard, kind):
                 return guard
         scorer = scorer.scorer
     return None
@@ -210,21 +202,20 @@ class UsualDistances:
         order = np.argsort(nearest, kind="stable")
         return cls(nearest[order], np.cumsum(weight[order]))
 
-    @cached_property
+    @property
     def limit(self) -> float:
-        """What nearly all distances do not exceed."""
-        wanted = _USUAL * (1.0 - 1e-12) * self.mass[-1]
-        return float(self.ascending[int(np.searchsorted(self.mass, wanted))])
+        """What nearly all distances do not exceed; 0 or infinite: there is nothing to say."""
+        return float(self.ascending[self._place(self.mass[-1])])
 
-    def __getstate__(self) -> dict[str, Array]:
-        """State without what follows from it."""
-        return {"ascending": self.ascending, "mass": self.mass}
-
-    @cached_property
+    @property
     def least_limit(self) -> float:
         """The least that the limit may be when one count of a row is left out."""
-        wanted = _USUAL * (1.0 - 1e-12) * (self.mass[-1] - 1.0)
-        return float(self.ascending[int(np.searchsorted(self.mass, wanted))])
+        return float(self.ascending[self._place(self.mass[-1] - 1.0)])
+
+    def _place(self, total: Array, beyond: Array | float = 0.0) -> Codes:
+        """Where nearly all of a weight is reached, and as much more."""
+        wanted = _USUAL * (1.0 - 1e-12) * total + beyond
+        return np.minimum(np.searchsorted(self.mass, wanted), len(self.mass) - 1)
 
     def joined(self, nearest: Array, weight: Array) -> UsualDistances:
         """These distances and those of more rows."""
@@ -239,11 +230,10 @@ class UsualDistances:
         0 where there are no others, or none but copies.
         """
         one_count = np.minimum(weight, 1.0)
-        last = len(self.mass) - 1
-        wanted = _USUAL * (1.0 - 1e-12) * (self.mass[-1] - one_count)
-        below = np.minimum(np.searchsorted(self.mass, wanted), last)
+        without = self.mass[-1] - one_count
+        below = self._place(without)
         # Reached below the row, or else it has to be reached without it.
-        above = np.minimum(np.searchsorted(self.mass, wanted + one_count), last)
+        above = self._place(without, one_count)
         place = np.where(self.ascending[below] < nearest, below, above)
         limit = self.ascending[place]
         usable = (self.mass[-1] > one_count) & (limit > 0.0) & np.isfinite(limit)
@@ -278,14 +268,9 @@ class Nearness:
     group: Codes | None = None
     columns: Codes | None = None
 
-    @property
-    def limit(self) -> float:
-        """Distance that nearly all training rows keep; 0 or infinite: there is nothing to say."""
-        return self.usual.limit
-
     def __getstate__(self) -> dict[str, object]:
         """State without what follows from it."""
-        return {part.name: getattr(self, part.name) for part in fields(self)}
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @cached_property
     def hashes(self) -> Hashes:
@@ -296,11 +281,12 @@ class Nearness:
         self, X: Rows, codes: Codes | None, kernel_values: Array | None = None
     ) -> Array:
         """See :class:`Guard`."""
-        limit = self.limit
+        limit = self.usual.limit
         if not 0.0 < limit < np.inf:
             return np.zeros(X.shape[0])
+        near_enough = _START * limit
         if kernel_values is None:
-            nearest = self._nearest(X, codes)
+            nearest = self._nearest(X, codes, near_enough)
         else:
             if self.columns is not None:
                 kernel_values = kernel_values[:, self.columns]
@@ -308,44 +294,31 @@ class Nearness:
             nearest = -np.log(np.maximum(largest, _UNDERFLOW))
             if largest.min() <= _UNDERFLOW:
                 vanished = np.flatnonzero(largest <= _UNDERFLOW)
-                nearest[vanished] = self._nearest(X[vanished], None)
-        if nearest.max(initial=0.0) <= _START * limit:
+                nearest[vanished] = self._nearest(X[vanished], None, near_enough)
+        if nearest.max(initial=0.0) <= near_enough:
             return np.zeros(X.shape[0])
         with np.errstate(over="ignore"):  # infinitely far is far
             return excess_of(nearest / limit)
 
     def sure(self) -> float:
         """See :class:`Guard`: several times farther than what is usual."""
-        if not 0.0 < self.limit < np.inf:
-            return 0.0
-        return float(excess_of(np.array([_SURE]))[0])
+        usable = 0.0 < self.usual.limit < np.inf
+        return float(excess_of(np.array(_SURE))) if usable else 0.0
 
-    def _nearest(self, X: Rows, codes: Codes | None) -> Array:
+    def _nearest(self, X: Rows, codes: Codes | None, near_enough: float) -> Array:
         """Distance of rows (n, d) to the nearest point, or to one that is near enough, (n,)."""
+
+        def distance(rows: Codes, points: slice) -> Array:
+            return nearest_distances(self.points, X[rows], points)
+
         nearest = np.full(X.shape[0], np.inf)
         if codes is not None and self.points.columns is None:
-            nearest = self._nearest_of_own_task(X, codes)
-            if nearest.max() <= _START * self.limit:
+            nearest = _nearest_of_own_task(distance, codes, self.codes)
+            if nearest.max() <= near_enough:
                 return nearest
-        far = np.flatnonzero(~(nearest <= _START * self.limit))
-        for part in row_blocks(len(far), 3 * (len(self.points) + X.shape[1])):
-            rows = far[part]
-            nearest[rows] = nearest_distances(self.points, X[rows])
-        return nearest
-
-    def _nearest_of_own_task(self, X: Rows, codes: Codes) -> Array:
-        """Distance of rows to the nearest point of their task; infinite where it has none."""
-        if len(codes) == 1:  # nothing to sort
-            own = _points_of_task(self.codes, codes[0])
-            if own.start < own.stop:
-                return nearest_distances(self.points, X, own)
-        nearest = np.full(X.shape[0], np.inf)
-        order, starts = group_rows(codes, int(codes.max()) + 1)
-        for task in np.unique(codes).tolist():
-            rows = order[starts[task] : starts[task + 1]]
-            own = _points_of_task(self.codes, task)
-            if own.start < own.stop:
-                nearest[rows] = nearest_distances(self.points, X[rows], own)
+        far = np.flatnonzero(~(nearest <= near_enough))
+        for block in row_blocks(len(far), 3 * (len(self.points) + X.shape[1])):
+            nearest[far[block]] = distance(far[block], slice(None))
         return nearest
 
     def left_out(self, rows: CodedRows) -> Array:
@@ -374,16 +347,16 @@ class Nearness:
 
     def without(self, gone: Mask) -> Nearness | None:
         """Nearness to the points that are left, which say what is usual; None: there are none."""
-        kept = np.flatnonzero(~gone)
-        if not len(kept):
+        staying = np.flatnonzero(~gone)
+        if not len(staying):
             return None
-        left = self._take(kept, self.codes[kept])
+        left = self._take(staying, self.codes[staying])
         rows = TrainingRows(
             left.points.X,
             left.codes,
-            outlier=np.zeros(len(kept), dtype=bool),
-            weight=np.ones(len(kept)),
-            content=np.arange(len(kept)),
+            outlier=np.zeros(len(staying), dtype=bool),
+            weight=np.ones(len(staying)),
+            content=np.arange(len(staying)),
             n_tasks=int(left.codes.max()) + 1,
             group=left.group,
         )
@@ -453,8 +426,8 @@ class _Neighbours:
             order = np.argsort(self.keys[some], kind="stable")
             ascending = self.keys[some][order]
         width = 2 * (some.stop - some.start) + rows.X.shape[1]
-        for part in row_blocks(len(numbers), width):
-            block = numbers[part]
+        for block_place in row_blocks(len(numbers), width):
+            block = numbers[block_place]
             apart, scale = raw_distances(self.points, rows.X[block], some)
             if self.keys is None or keys is None:
                 apart[apart <= _COPIES] = np.inf
@@ -469,27 +442,53 @@ class _Neighbours:
                 apart[leaving.neighbours(block, *theirs)] = np.inf
             if np.isnan(apart.sum()):  # differences that overflow
                 apart[np.isnan(apart)] = np.inf
-            nearest[part] = scale * np.maximum(apart.min(axis=1), 0.0)
+            nearest[block_place] = scale * np.maximum(apart.min(axis=1), 0.0)
         return nearest
 
     def near_enough(self, rows: CodedRows, keys: Keys, enough: float) -> Array:
         """The same for all rows (n,), of points of the own task where these are near enough."""
-        nearest = np.full(rows.X.shape[0], np.inf)
         leaving = None
         if self.group is not None:
             assert isinstance(rows, TrainingRows)
             leaving = leaving_rows(rows)
+
+        def distance(numbers: Codes, points: slice) -> Array:
+            return self.nearest(rows, keys, numbers, points, leaving)
+
+        nearest = np.full(rows.X.shape[0], np.inf)
         if enough > 0.0:
-            order, starts = group_rows(rows.codes, int(rows.codes.max(initial=0)) + 1)
-            for task in np.unique(rows.codes).tolist():
-                own = _points_of_task(self.codes, task)
-                numbers = order[starts[task] : starts[task + 1]]
-                if own.start < own.stop:
-                    nearest[numbers] = self.nearest(rows, keys, numbers, own, leaving)
+            nearest = _nearest_of_own_task(distance, rows.codes, self.codes)
         far = np.flatnonzero(~(nearest <= enough))
-        everything = slice(0, len(self.codes))
-        nearest[far] = self.nearest(rows, keys, far, everything, leaving)
+        nearest[far] = distance(far, slice(0, len(self.codes)))
         return nearest
+
+
+def _nearest_of_own_task(
+    distance: Callable[[Codes, slice], Array], codes: Codes, point_codes: Codes
+) -> Array:
+    """Distance of rows to the nearest point of their task; infinite where it has none.
+
+    Parameters
+    ----------
+    distance : callable
+        Of numbers of rows (k,) to the nearest of a slice of the points, (k,).
+    codes : ndarray of shape (n,)
+        Tasks of the rows.
+    point_codes : ndarray of shape (p,)
+        Tasks of the points, ascending.
+    """
+    nearest = np.full(len(codes), np.inf)
+    order = np.argsort(codes, kind="stable")
+    ordered = codes[order]
+    starts = np.flatnonzero(np.diff(ordered, prepend=-1)).tolist()
+    for start, stop in pairwise([*starts, len(order)]):
+        task = ordered[start]
+        first = int(point_codes.searchsorted(task))
+        last = int(point_codes.searchsorted(task + 1))
+        if first < last:
+            rows = order[start:stop]
+            nearest[rows] = distance(rows, slice(first, last))
+    return nearest
 
 
 def nearness_of(
@@ -562,8 +561,13 @@ def with_nearness(solution: Solution, rows: TrainingRows) -> Solution:
     unit = unit_of(scorer)
     if not unit:
         return solution
-    shares_values = isinstance(scorer, KernelScorer) and _are_rows(scorer.points, rows)
-    kernel = scorer.points.kernel
+    points = scorer.points
+    # Whether the points are the training rows themselves, in their order.
+    same_rows = points.X is rows.X
+    if points.columns is not None and rows.columns is not None:
+        same_rows = np.array_equal(points.columns, rows.columns)
+    shares_values = isinstance(scorer, KernelScorer) and same_rows
+    kernel = points.kernel
     if isinstance(scorer, InMetric):
         kernel = raw_kernel(kernel, rows.X)
     nearness, lost = nearness_of(kernel, rows, all_rows=shares_values)
@@ -577,13 +581,6 @@ def with_nearness(solution: Solution, rows: TrainingRows) -> Solution:
         nearness = replace(nearness, columns=None)
     guarded = Guarded(scorer, (nearness,), unit, shares_values)
     return replace(solution, scorer=guarded, left_out=left_out)
-
-
-def _are_rows(points: Points, rows: TrainingRows) -> bool:
-    """Whether points are the training rows themselves, in their order."""
-    if points.columns is not None and rows.columns is not None:
-        return np.array_equal(points.columns, rows.columns)
-    return points.X is rows.X
 
 
 @dataclass(frozen=True, eq=False)
@@ -656,7 +653,7 @@ def nearest_distances(points: Points, X: Rows, some: slice = slice(None)) -> Arr
 def raw_distances(points: Points, X: Rows, some: slice) -> tuple[Array, float]:
     """``-log k`` of rows and some points, (m, p), over a scale; a little below 0 by rounding."""
     kernel = points.kernel
-    parts = []
+    by_kernel = []
     with np.errstate(all="ignore"):
         if points.columns is not None:
             return -np.log(np.maximum(points.values(X, some), 0.0)), 1.0
@@ -668,25 +665,22 @@ def raw_distances(points: Points, X: Rows, some: slice) -> tuple[Array, float]:
         for name in str(kernel.name).split("+"):
             metric: Any = DISTANCES[name]
             if not is_dense:
-                parts.append(distances(metric, X, Y))
+                by_kernel.append(distances(metric, X, Y))
             elif metric != "sqeuclidean" or Y.size <= _MANY:
-                parts.append(cdist(X, Y, metric))
+                by_kernel.append(cdist(X, Y, metric))
             else:  # |x|^2 + |y|^2 - 2 x'y as one product
                 x_norms = np.einsum("ij,ij->i", X, X)
                 y_norms = np.einsum("ij,ij->i", Y, Y)
                 left = np.column_stack([X, x_norms, np.ones(len(X))])
                 right = np.column_stack([-2.0 * Y, np.ones(len(Y)), y_norms])
-                parts.append(left @ right.T)
-        if len(parts) == 1:
-            return parts[0], kernel.gamma[0]
+                by_kernel.append(left @ right.T)
+        if len(by_kernel) == 1:
+            return by_kernel[0], kernel.gamma[0]
         # Of a mixture the mean of two kernels.
-        first, second = (-g * part for g, part in zip(kernel.gamma, parts, strict=True))
+        first, second = (
+            -g * distance for g, distance in zip(kernel.gamma, by_kernel, strict=True)
+        )
         return np.log(2.0) - np.logaddexp(first, second), 1.0
-
-
-def _points_of_task(codes: Codes, task: int) -> slice:
-    """Which of the points, sorted by their tasks (p,), are of one task."""
-    return slice(int(codes.searchsorted(task)), int(codes.searchsorted(task + 1)))
 
 
 def _group_of_points(points: Hashes, hashes: Hashes, group: Codes) -> Codes:
@@ -752,7 +746,7 @@ class ColumnRange:
 
     def sure(self) -> float:
         """See :class:`Guard`: two margins out of range."""
-        return float(excess_of_margins(np.array([ALARM]))[0])
+        return float(excess_of_margins(np.array(ALARM)))
 
 
 def excess_of_margins(margins: Array) -> Array:
@@ -764,13 +758,3 @@ def excess_of_margins(margins: Array) -> Array:
 def score_range(scores: Array) -> float:
     """How far scores differ: a row that loses so much scores below all of them."""
     return max(float(np.ptp(scores) + np.abs(scores).max()), 1e-6)
-
-
-def column_range_in(scorer: Scorer) -> ColumnRange | None:
-    """The range guard of a scorer; None: there is none."""
-    while isinstance(scorer, Guarded):
-        for guard in scorer.guards:
-            if isinstance(guard, ColumnRange):
-                return guard
-        scorer = scorer.scorer
-    return None

@@ -39,11 +39,11 @@ class Resemblance:
     def entries(self, lines: Codes, columns: Codes) -> Array:
         """Entries of pairs of different tasks given by number (p,), shape (p,)."""
         entries = np.empty(len(lines))
-        for part in row_blocks(len(lines), 2 * len(self.coef)):
-            values = self.values[lines[part]]
-            coef = self.coef.T[columns[part]]
-            entries[part] = (
-                np.einsum("ij,ij->i", values, coef) / self.counts[lines[part]]
+        for block in row_blocks(len(lines), 2 * len(self.coef)):
+            values = self.values[lines[block]]
+            coef = self.coef.T[columns[block]]
+            entries[block] = (
+                np.einsum("ij,ij->i", values, coef) / self.counts[lines[block]]
             )
         return entries
 

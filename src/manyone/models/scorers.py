@@ -118,10 +118,14 @@ class Balls:
         scores = -self._self_similarities(X)
         for task in np.unique(codes):
             rows = np.flatnonzero(codes == task)
-            own = slice(self.starts[task], self.starts[task + 1])
-            for part in row_blocks(len(rows), 2 * (own.stop - own.start + X.shape[1])):
-                K = self.points.values(X[rows[part]], own)
-                scores[rows[part]] += 2 * (K @ self.coef[own]) - self.centre_norm2[task]
+            support = slice(self.starts[task], self.starts[task + 1])
+            for part in row_blocks(
+                len(rows), 2 * (support.stop - support.start + X.shape[1])
+            ):
+                K = self.points.values(X[rows[part]], support)
+                scores[rows[part]] += (
+                    2 * (K @ self.coef[support]) - self.centre_norm2[task]
+                )
         return np.minimum(scores, 0.0)
 
     def all(self, X: Rows) -> Array:

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -25,10 +25,8 @@ _ROWS = 4096
 class Judge:
     """Knows the scores of training rows under models without them."""
 
-    @property
-    def leaves_groups(self) -> bool:
-        """Whether rows of a group leave together."""
-        return False
+    #: Whether rows of a group leave together.
+    leaves_groups: ClassVar[bool] = False
 
     @abstractmethod
     def judged(self, rows: CodedRows) -> Array:

@@ -55,18 +55,20 @@ class TaskExpansions:
                 else np.arange(len(codes))
             )
             points, coef = self.expansion(int(task))
-            for part in row_blocks(len(rows), 2 * (len(coef) + X.shape[1])):
-                values = self.points.values(X[rows[part]], points)
-                gap[rows[part]] = values @ coef - self.target[task]
+            for block in row_blocks(len(rows), 2 * (len(coef) + X.shape[1])):
+                values = self.points.values(X[rows[block]], points)
+                gap[rows[block]] = values @ coef - self.target[task]
         return -np.abs(gap)
 
     def expansion(self, task: int) -> tuple[Any, Array]:
         """Points of one task's function, by number, and their coefficients."""
-        own = slice(self.starts[task], self.starts[task + 1])
+        own_points = slice(self.starts[task], self.starts[task + 1])
         if not len(self.shared_coef):
-            return own, self.coef[own]
-        points = np.r_[own, self.starts[-1] : len(self.points)]
-        return points, np.concatenate([self.coef[own], self.shared_coef[:, task]])
+            return own_points, self.coef[own_points]
+        points = np.r_[own_points, self.starts[-1] : len(self.points)]
+        return points, np.concatenate(
+            [self.coef[own_points], self.shared_coef[:, task]]
+        )
 
     def _in_stacks(self, X: Array, codes: Codes) -> Array:
         """Scores of dense rows, many small tasks per array call."""
@@ -78,9 +80,11 @@ class TaskExpansions:
             place = starts[tasks, None] + first + np.arange(most)
             rows = order[np.minimum(place, starts[tasks + 1, None] - 1)]
             size = self.starts[tasks[0] + 1] - self.starts[tasks[0]]
-            own = self.starts[tasks, None] + np.arange(size)
-            points = np.hstack([own, np.broadcast_to(shared, (len(own), len(shared)))])
-            coef = np.hstack([self.coef[own], self.shared_coef[:, tasks].T])
+            own_points = self.starts[tasks, None] + np.arange(size)
+            points = np.hstack(
+                [own_points, np.broadcast_to(shared, (len(own_points), len(shared)))]
+            )
+            coef = np.hstack([self.coef[own_points], self.shared_coef[:, tasks].T])
             K = kernel_pairs(self.points.kernel, X[rows], self.points.X[points])
             gap[rows] = (
                 np.matmul(K, coef[:, :, None])[:, :, 0] - self.target[tasks, None]
@@ -99,8 +103,8 @@ class TaskExpansions:
             n_points = sizes[stack[0]] + len(self.shared_coef)
             for rows in row_blocks(int(counts[stack].max()), 3 * n_points + 2 * d):
                 most = rows.stop - rows.start
-                for part in row_blocks(len(stack), most * (3 * n_points + 2 * d)):
-                    yield stack[part], rows.start, most
+                for block in row_blocks(len(stack), most * (3 * n_points + 2 * d)):
+                    yield stack[block], rows.start, most
 
     def all(self, X: Rows) -> Array:
         """See :class:`Scorer`."""
@@ -117,10 +121,10 @@ class TaskExpansions:
     @property
     def dual_coef(self) -> sparse.csc_array:
         """Coefficients of all points in all functions, shape (n, T)."""
-        own = int(self.starts[-1])
+        n_own = int(self.starts[-1])
         T = len(self.target)
         columns = sparse.csc_array(
-            (self.coef[:own], np.arange(own), self.starts), shape=(own, T)
+            (self.coef[:n_own], np.arange(n_own), self.starts), shape=(n_own, T)
         )
         if not len(self.shared_coef):
             return columns

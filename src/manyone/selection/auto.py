@@ -27,7 +27,7 @@ from manyone.estimators.joint import JointOCKSR
 from manyone.estimators.nonlinear import NonlinearOCKSR
 from manyone.estimators.scoring import DEFAULT_RATE, LIMIT, RATE, limit_ratio
 from manyone.estimators.svdd import SVDD
-from manyone.fitting.sources import refuse_whole_rows, sweep_of
+from manyone.fitting.sources import sweep_of
 from manyone.routing import RoutingState
 from manyone.selection.costs import is_affordable
 from manyone.selection.criteria import (
@@ -176,7 +176,10 @@ class AutoOneClass(Delegating, RoutingState, OutlierMixin, BaseEstimator):
             "groups": groups,
         }
         if not in_memory(X) and not _is_small_map(X):
-            refuse_whole_rows(JointOCKSR(landmarks=_LANDMARKS), groups)
+            joint = JointOCKSR(landmarks=_LANDMARKS)
+            reason = joint._why_whole_rows(groups)
+            if reason is not None:
+                raise joint._no_passes(reason)
             return self._fit_passes(sweep_of(X, task, outlier, sample_weight))
         rows, _, _ = training_rows(
             IndependentOCKSR(), X, task, outlier, sample_weight, groups

@@ -15,7 +15,7 @@ from manyone.estimators.combined import CombinedOneClass
 from manyone.metric.reasons import find_reasons, precision
 from manyone.metric.shrinkage import TaskWhitenings
 from manyone.models.combined import combined_scorer
-from manyone.models.guards import column_range_in
+from manyone.models.guards import ColumnRange, guard_in
 from manyone.progress import counted
 from manyone.tables.answers import Answers
 from manyone.tables.encoder import Encoder
@@ -263,7 +263,7 @@ def _columns_outside(
     model: TableModel, encoder: Encoder, Z: Array, columns: Columns
 ) -> Array:
     """Margins that each column (n, p) is out of its range, 0 within the first."""
-    guard = column_range_in(model.model_.solution_.scorer)
+    guard = guard_in(model.model_.solution_.scorer, ColumnRange)
     assert guard is not None
     margins = guard.margins(Z)
     outside = np.zeros((len(Z), len(encoder.maps)))
