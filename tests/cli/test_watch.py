@@ -167,7 +167,7 @@ def test_rows_that_look_wrong_are_told(here, capsys):
     assert "40 new rows" in out and "7 rows with an id that came before" in out
     assert "5 rows of tasks never seen ('pump 99')" in out
     assert "2 of 2 answers were new" in out
-    assert "Of 2 answers, 1 name a row that has not come, as '77777'" in err
+    assert "No row has come yet for 1 of 2 answers, as '77777'" in err
     assert "is older than a row of its task before it" in err
 
 
@@ -640,7 +640,7 @@ def test_answers_that_come_before_their_rows_are_kept(here, capsys):
     pl.DataFrame({"id": [150, 999], "normal": [False, False]}).write_csv("answers.csv")
     args = [*WATCH, "--id", "reading"]
     assert main([*args, "--feedback", "answers.csv"]) == 0
-    assert "2 name a row that has not come, as '150', '999'" in capsys.readouterr().err
+    assert "for 2 of 2 answers, as '150', '999'" in capsys.readouterr().err
     assert query("SELECT id, used FROM answers") == [("150", 0), ("999", 0)]
     table.write_csv("today.csv")
     assert main(args) == 0

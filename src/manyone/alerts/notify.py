@@ -19,9 +19,9 @@ import ssl
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from http.client import HTTPException, HTTPMessage
-from typing import IO, Any, NamedTuple, Protocol
+from typing import IO, NamedTuple, Protocol
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
@@ -60,7 +60,7 @@ class Message(NamedTuple):
     """
 
     number: int
-    content: dict[str, Any]
+    content: dict[str, object]
 
 
 class Outcome(NamedTuple):
@@ -73,7 +73,7 @@ class Outcome(NamedTuple):
 class Channel(Protocol):
     """A way to a receiver."""
 
-    def send(self, content: dict[str, Any]) -> None:
+    def send(self, content: Mapping[str, object]) -> None:
         """Deliver a message.
 
         Raises
@@ -146,7 +146,7 @@ class Webhook:
     def __init__(self, address: str) -> None:
         self._address = address
 
-    def send(self, content: dict[str, Any]) -> None:
+    def send(self, content: Mapping[str, object]) -> None:
         """Deliver a message, see `Channel`."""
         body = json.dumps(content).encode()
         headers = {
@@ -206,7 +206,7 @@ class AppriseChannel:
                 "Apprise does not know such an address (it is not shown here)"
             )
 
-    def send(self, content: dict[str, Any]) -> None:
+    def send(self, content: Mapping[str, object]) -> None:
         """Deliver a message, see `Channel`."""
         try:
             delivered = self._service.notify(body=str(content["text"]), title="manyone")

@@ -36,7 +36,10 @@ class GivenAnswers:
         for named, word in self.words.items():
             ids = alarms_of(store, named) if self.of_incidents else [named]
             if not ids:
-                raise InputError(f"--feedback: {store.path} has no incident {named}.")
+                raise InputError(
+                    f"--feedback: {store.path} has no incident {named}. Messages and "
+                    "the view incidents of the state have their ids."
+                )
             answers += [Answer(row_id, word) for row_id in ids]
         return answers
 

@@ -111,16 +111,16 @@ class _Due:
         return self._end(problems, stands_out)
 
     def _stood_out(self) -> bool:
-        """Whether an incident stands out among rows since the last run that ended.
+        """Whether an incident stands out, unanswered, among rows since the last run.
 
-        A run that was killed has told nobody.
+        A run that was killed has told nobody, so rows since the last that ended count.
         """
         from manyone.watch.store import open_store
 
         with open_store(self._state) as store:
             found = store.query(
-                "SELECT 1 FROM judged_row JOIN incident ON incident.id = incident "
-                "WHERE alarm = 1 AND judged_row.number > :since AND stands_out = 1",
+                "SELECT 1 FROM incidents WHERE stands_out = 1 AND answer IS NULL AND id IN "
+                "(SELECT incident FROM judged_row WHERE alarm = 1 AND number > :since)",
                 since=int(store.note(_ENDED) or 0),
             )
             store.set_note(_ENDED, str(store.totals().rows))

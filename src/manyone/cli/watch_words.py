@@ -259,6 +259,6 @@ def warn(run: WatchRun, source: Source, answers: int, lost: list[str]) -> None:
         )
     if lost:
         warn_user(
-            f"Of {plural(answers, 'answer')}, {len(lost):,} name a row that has not "
-            f"come, as {shortlist(lost, 3)}. They are kept until it comes."
+            f"No row has come yet for {len(lost):,} of {plural(answers, 'answer')}, as "
+            f"{shortlist(lost, 3)}. They are kept until their rows come."
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -116,7 +116,9 @@ class Monitor:
     True
     """
 
-    def __init__(self, model: WatchedModel, *, state: Any = None) -> None:
+    def __init__(
+        self, model: WatchedModel, *, state: MonitorState | str | Path | None = None
+    ) -> None:
         self.model = model
         if isinstance(state, str | Path):
             state = MonitorState.load(state) if Path(state).exists() else None
@@ -414,7 +416,7 @@ class Monitor:
         p = np.exp(-np.maximum(self.state.most, 0.0))
         return estimator_of(self.model).tasks_[benjamini_hochberg(p, drift_fdr)]
 
-    def save_state(self, path: Any) -> None:
+    def save_state(self, path: str | Path) -> None:
         """Save the state to a file, atomically.
 
         Parameters
@@ -424,7 +426,7 @@ class Monitor:
         self.state.save(path)
 
     @classmethod
-    def load_state(cls, path: Any, model: WatchedModel) -> Self:
+    def load_state(cls, path: str | Path, model: WatchedModel) -> Self:
         """A monitor that resumes from a saved state.
 
         Parameters
@@ -446,14 +448,14 @@ def plain_ids(ids: object, n: int | None, start: int) -> list[Id]:
         assert n is not None
         return list(range(start, start + n))
     values = [ids] if np.isscalar(ids) else np.asarray(ids, dtype=object).ravel()
-    plain: list[Any] = [
-        value.item() if isinstance(value, np.generic) else value for value in values
-    ]
-    if n is not None and len(plain) != n:
-        raise ValueError(f"id has {len(plain)} values but X has {n} rows: one per row.")
-    for value in plain:
+    plain: list[Id] = []
+    for given in values:
+        value: object = given.item() if isinstance(given, np.generic) else given
         if isinstance(value, bool) or not isinstance(value, int | str):
             raise ValueError(f"id must be integers or texts; got {value!r}.")
+        plain.append(value)
+    if n is not None and len(plain) != n:
+        raise ValueError(f"id has {len(plain)} values but X has {n} rows: one per row.")
     return plain
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from manyone.page.fleet_page import MOST_ROWS
 from manyone.tables.incidents import rank_pvalues, tasks_of
 from manyone.tables.page import fleet_report
 from manyone.watch.database import StoreError, sound
-from manyone.watch.store import Line, Store, codes_by_name, read_store
+from manyone.watch.store import Line, Store, codes_by_name, is_number, read_store
 
 if TYPE_CHECKING:
     from manyone.tables import TableModel
@@ -129,7 +129,7 @@ def _as_rows(model: TableModel, stored: Sequence[Line], task: Codes) -> Rows:
         reasons=tuple(tuple(json.loads(row["reasons"] or "[]")) for row in stored),
         notes=tuple(_note(row) for row in stored),
         time=moment if has_times else None,
-        dated=has_times and not _is_number(stored[0]["time"]),
+        dated=has_times and not is_number(stored[0]["time"]),
         ids=tuple(row["id"] for row in stored),
         answers=tuple(row["said"] for row in stored),
     )
@@ -188,11 +188,3 @@ def _silent(store: Store) -> tuple[tuple[str, str], ...]:
 def _values(stored: Sequence[Line], name: str) -> Array:
     """Numbers of rows, NaN where there is none."""
     return np.array([row[name] for row in stored], dtype=np.float64)
-
-
-def _is_number(text: Any) -> bool:
-    try:
-        float(text)
-    except (TypeError, ValueError):
-        return False
-    return True

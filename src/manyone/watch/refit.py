@@ -20,7 +20,7 @@ from collections import Counter
 from copy import deepcopy
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,13 +33,15 @@ from manyone.tables.frames import names_of
 from manyone.tables.incidents import findings_of, scored_block
 from manyone.tables.records import names_of_columns, table_of_records
 from manyone.watch.memory import FAULT, NORMAL
+from manyone.watch.store import Line, Store, is_number
 
 if TYPE_CHECKING:
     import polars as pl
 
     from manyone.tables import TableModel
-    from manyone.watch.store import Store
 
+#: What is known of a model: counts and dates.
+Facts = dict[str, int | str]
 _DAY = 86_400.0
 #: Days at the end on which models are compared.
 SHADOW_DAYS = 7.0
@@ -97,7 +99,7 @@ class Verdict:
 
     challenger: TableModel | None
     sentence: str
-    facts: dict[str, Any]
+    facts: Facts
 
 
 def latest_day(store: Store) -> float | None:
@@ -110,7 +112,7 @@ def latest_day(store: Store) -> float | None:
         return None
     today = datetime.now(UTC).timestamp()
     seen = datetime.fromisoformat(last["seen"]).timestamp()
-    dated = line["moment"] is not None and not _is_number(line["time"])
+    dated = line["moment"] is not None and not is_number(line["time"])
     return min(line["moment"] if dated else seen, today) / _DAY
 
 
@@ -152,19 +154,11 @@ def kept_rows_of(store: Store, model: TableModel) -> KeptRows | None:
     )
 
 
-def _day(line: dict[str, Any]) -> float:
+def _day(line: Line) -> float:
     """Day of a row, by its own time where that is a date."""
-    if line["moment"] is not None and not _is_number(line["time"]):
+    if line["moment"] is not None and not is_number(line["time"]):
         return float(line["moment"]) / _DAY
     return datetime.fromisoformat(line["seen"]).timestamp() / _DAY
-
-
-def _is_number(text: str | None) -> bool:
-    try:
-        float(text or "")
-    except ValueError:
-        return False
-    return True
 
 
 def challenge(champion: TableModel, rows: KeptRows, days: float) -> Verdict:
@@ -181,7 +175,7 @@ def challenge(champion: TableModel, rows: KeptRows, days: float) -> Verdict:
     border = rows.now - SHADOW_DAYS
     shadow = rows.day > border
     train = rows.is_normal & (rows.day <= border) & (rows.day >= rows.now - days)
-    facts: dict[str, Any] = {
+    facts: Facts = {
         "new_rows": int(train.sum()),
         "shadow_rows": int((shadow & rows.is_normal).sum()),
     }
@@ -226,7 +220,7 @@ def _judged(
     challenger: TableModel,
     rows: KeptRows,
     shadow: Mask,
-    facts: dict[str, Any],
+    facts: Facts,
 ) -> Verdict:
     """Whether a challenger may take the champion's place."""
     # All rows in their order, as some columns depend on the rows before.
@@ -243,16 +237,17 @@ def _judged(
     caught = champion._answer(frame_before[faults], None, "pooled").alarm
     still = challenger._answer(frame[faults], None, "pooled").alarm
     lost = rows.ids[rows.is_fault][caught & ~still].tolist()
+    alarms = int(answers.alarm.sum())
     facts |= {
-        "alarms": int(answers.alarm.sum()),
+        "alarms": alarms,
         "alarms_before": int(before.sum()),
         "alarms_by_chance": findings.most_by_chance,
         "faults_caught": int(still.sum()),
         "faults_caught_before": int(caught.sum()),
     }
     week = (
-        f"in the last week it raises {plural(facts['alarms'], 'alarm')}, the model "
-        f"before {facts['alarms_before']:,}"
+        f"in the last week it raises {plural(alarms, 'alarm')}, the model "
+        f"before {int(before.sum()):,}"
     )
     if findings.more_than_chance:
         problem = f"chance explains {findings.most_by_chance:,}"
@@ -261,7 +256,9 @@ def _judged(
     elif lost:
         problem = f"it misses rows called faults, as {shortlist(lost, 3)}"
     else:
-        text = f"A new model of {plural(facts['rows'], 'row')} took its place: {week}"
+        text = (
+            f"A new model of {plural(challenger.n_rows_, 'row')} took its place: {week}"
+        )
         return Verdict(challenger, text, facts)
     return Verdict(None, f"The model stays. Of a new one: {week}; {problem}", facts)
 

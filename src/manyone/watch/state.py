@@ -12,6 +12,7 @@ from numpy.typing import DTypeLike, NDArray
 import manyone.model_files  # noqa: F401 - registers what states hold
 from manyone._types import Array, Codes, Mask
 from manyone.data.groups import looks_ahead
+from manyone.estimators.base import OneClassEstimator
 from manyone.files import archive, write_atomically
 from manyone.files.errors import ModelFileError
 from manyone.tables import TableModel
@@ -211,12 +212,12 @@ class MonitorState:
         new.answers = self.answers
         return new
 
-    def save(self, path: Any) -> None:
+    def save(self, path: str | Path) -> None:
         """Write to a file, whole or not at all."""
         write_atomically(Path(path), state_to_bytes(self))
 
     @classmethod
-    def load(cls, path: Any) -> Self:
+    def load(cls, path: str | Path) -> Self:
         """Read from a file.
 
         Raises
@@ -239,7 +240,9 @@ def check_drift_level(drift_level: float) -> None:
         raise ValueError(f"drift_level must lie between 0 and 1; got {drift_level!r}.")
 
 
-def _without_second_bet(estimator: Any, anchors: Array, rate: float) -> Mask:
+def _without_second_bet(
+    estimator: OneClassEstimator, anchors: Array, rate: float
+) -> Mask:
     """Tasks (T,) whose left-out scores are no history of their new rows.
 
     Scores borrowed from other tasks say nothing of this one. Models of early blocks give

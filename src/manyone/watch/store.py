@@ -510,6 +510,15 @@ def codes_by_name(tasks: Sequence[object]) -> dict[str, int]:
     return {str(task): code for code, task in enumerate(tasks)}
 
 
+def is_number(text: str | None) -> bool:
+    """Whether a time, as a table had it, is a number and no date."""
+    try:
+        float(text or "")
+    except ValueError:
+        return False
+    return True
+
+
 def none_of_nan(value: float) -> float | None:
     """A number, or nothing: SQLite has no NaN."""
     return None if np.isnan(value) else value

@@ -13,12 +13,12 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from manyone.files import locked, write_atomically
 from manyone.model_files import load, save
 from manyone.tables.frames import as_table
-from manyone.watch.refit import kept_rows_of
+from manyone.watch.refit import Facts, kept_rows_of
 
 if TYPE_CHECKING:
     from manyone.tables import TableModel
@@ -32,7 +32,7 @@ _COMING = "version_coming"
 
 
 def replace_model(
-    store: Store, path: Path, challenger: TableModel, facts: dict[str, Any]
+    store: Store, path: Path, challenger: TableModel, facts: Facts
 ) -> None:
     """Let another model take the place of the one in a file, which becomes a version.
 
@@ -91,7 +91,7 @@ def _version(path: Path, number: int) -> Path:
     return _folder(path) / f"{number:04}.manyone"
 
 
-def _write_facts(version: Path, facts: dict[str, Any]) -> None:
+def _write_facts(version: Path, facts: Facts) -> None:
     made = datetime.now(UTC).isoformat(timespec="seconds")
     text = json.dumps({"model": version.name, "made": made, **facts}, indent=2)
     write_atomically(version.with_suffix(".json"), f"{text}\n".encode())
