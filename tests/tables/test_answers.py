@@ -277,6 +277,16 @@ def test_labelled_rows_are_evaluated():
     assert table.auc[0] > 0.95
 
 
+def test_new_tasks_are_evaluated_by_what_is_promised_of_them():
+    rng = np.random.default_rng(0)
+    table = normal_table(rng)
+    known = table[table.task < 4]
+    model = TableModel("task", method=FAST, alarm_rate=0.1).fit(known)
+    lines = model.evaluate(table.assign(bad=False), outlier="bad").set_index("task")
+    assert lines.promised["(unknown)"] == pytest.approx(0.2) and len(lines) == 6
+    assert lines.promised["1"] == 0.1
+
+
 def test_kept_columns_stand_beside_the_answers(wide):
     rows = normal_table(np.random.default_rng(3), rows=2, columns=40).assign(
         score=7, note="x"

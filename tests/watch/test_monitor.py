@@ -7,7 +7,14 @@ import pytest
 from scipy import sparse
 from scipy.stats import binom
 
-from manyone import IndependentOCKSR, JointOCKSR, Monitor, TableModel, TimeBlocks
+from manyone import (
+    AutoOneClass,
+    IndependentOCKSR,
+    JointOCKSR,
+    Monitor,
+    TableModel,
+    TimeBlocks,
+)
 from manyone.watch import MonitorState, thresholds
 
 pytestmark = pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
@@ -49,6 +56,16 @@ def test_batches_do_not_matter(model):
     for name in ("id", "p_value", "alarm", "drift"):
         joined = np.concatenate([getattr(part, name) for part in parts])
         np.testing.assert_array_equal(joined, getattr(whole, name))
+
+
+def test_a_choice_is_watched_as_what_was_chosen():
+    X, task = stream(10, seed=2)
+    choice = AutoOneClass("faults", alarm_rate=RATE).fit(X, task=task)
+    new = stream(5)
+    watched = Monitor(choice).update(*new)
+    assert equal(watched, Monitor(choice.estimator_).update(*new))
+    with pytest.raises(ValueError, match="not fitted"):
+        Monitor(AutoOneClass())
 
 
 def test_nothing_drifts_and_the_rate_holds_by_itself(model):

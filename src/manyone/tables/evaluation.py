@@ -57,7 +57,9 @@ def evaluate_answers(
     for code in np.unique(answers.codes):
         is_task = answers.codes == code
         name = "(unknown)" if code == MISSING else str(model.tasks_[code])
-        promised = rates.max() if code == MISSING else rates[code]
+        promised = rates[code]
+        if code == MISSING:
+            promised = model.unknown_.rate(model.alarm_rate)
         area = auc(answers.score[is_task], truth[is_task])
         alarm = answers.alarm[is_task]
         lines.append(_line(name, truth[is_task], alarm, area, area, promised))

@@ -9,12 +9,14 @@ from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
 
 from manyone._types import Array, Codes, Labels, Mask
 from manyone.calibration.discoveries import benjamini_hochberg, check_fdr
 from manyone.data.labels import split_columns
 from manyone.data.rows import number_of, places
 from manyone.messages import warn_user
+from manyone.selection.auto import AutoOneClass
 from manyone.tables import TableModel
 from manyone.tables.answers import BASES
 from manyone.tables.frames import Frame, Table, as_table
@@ -92,7 +94,7 @@ class Monitor:
 
     Parameters
     ----------
-    model : fitted estimator, TaskPipeline or TableModel
+    model : fitted estimator, AutoOneClass, TaskPipeline or TableModel
         It is not changed.
     state : MonitorState, path or None
         Where to resume; None, or a path that does not exist yet, starts a new one.
@@ -117,8 +119,14 @@ class Monitor:
     """
 
     def __init__(
-        self, model: WatchedModel, *, state: MonitorState | str | Path | None = None
+        self,
+        model: WatchedModel | AutoOneClass,
+        *,
+        state: MonitorState | str | Path | None = None,
     ) -> None:
+        if isinstance(model, AutoOneClass):
+            check_is_fitted(model)
+            model = model.estimator_
         self.model = model
         if isinstance(state, str | Path):
             state = MonitorState.load(state) if Path(state).exists() else None
@@ -426,7 +434,7 @@ class Monitor:
         self.state.save(path)
 
     @classmethod
-    def load_state(cls, path: str | Path, model: WatchedModel) -> Self:
+    def load_state(cls, path: str | Path, model: WatchedModel | AutoOneClass) -> Self:
         """A monitor that resumes from a saved state.
 
         Parameters
