@@ -407,7 +407,7 @@ def _check_table_past(past: TablePast, sizes: Sizes) -> None:
         raise ModelFileError("the past of a table is not that of its columns")
 
 
-register(PastMap, {"swings": "2"}, check=_check_past_map)
+register(PastMap, check=_check_past_map)
 register(
     TablePast, {"tasks": "E", "is_begun": "E", "past": "E"}, check=_check_table_past
 )

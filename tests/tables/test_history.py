@@ -8,8 +8,9 @@ from sklearn.base import clone
 
 import manyone
 from manyone import IndependentOCKSR, Monitor, TableModel
+from manyone.selection.search import Judged
+from manyone.tables import in_time as in_time_module
 from manyone.tables.frames import as_table
-from manyone.tables.maps import PastMap
 
 METHOD = IndependentOCKSR(metric="adaptive", kernel="laplacian", width=3.0)
 TASKS = 4
@@ -38,9 +39,8 @@ def pumps(like, seed=0, rows=TRAINED + 100):
 
 
 def in_time(**options):
-    return TableModel(
-        "pump", **{"time": "when", "method": METHOD, "anomalies": "faults"} | options
-    )
+    usual = {"task": "pump", "time": "when", "method": METHOD, "anomalies": "faults"}
+    return TableModel(**usual | options)
 
 
 @pytest.fixture(scope="module")
@@ -167,7 +167,9 @@ def test_without_a_past_nothing_is_compared(tables):
 
 def test_short_tasks_are_compared_in_time_only_if_somebody_asks(tables):
     short = tables[0].groupby("pump").head(60)
-    assert in_time().fit(short).training_.past is None
+    model = in_time().fit(short)
+    assert model.training_.past is None
+    assert "fewer than 96 rows" in model.choice_["reason"][0]
     assert in_time(history=12).fit(short).training_.past is not None
 
 
@@ -179,7 +181,7 @@ def test_a_counter_stays_dropped(tables):
 
 
 @pytest.mark.parametrize("memory", [0.0, 0.95])
-def test_rows_are_compared_in_time_only_if_they_resemble_those_before(memory):
+def test_what_of_the_past_is_used_is_chosen_by_faults_in_later_rows(memory):
     rng = np.random.default_rng(0)
     noise = rng.normal(size=(4, 150, 3))
     values = noise.copy()
@@ -190,11 +192,32 @@ def test_rows_are_compared_in_time_only_if_they_resemble_those_before(memory):
     table["when"] = np.tile(np.arange(150.0), 4)
     model = TableModel("machine", time="when", anomalies="faults", method="default")
     model.fit(table)
-    # How much columns swing is guarded all the same: they may get stuck.
-    assert all(isinstance(each, PastMap) for each in model.encoder_.maps)
-    parts = ("level", "difference") if memory > 0.0 else ("level",)
+    choice = pd.DataFrame(model.choice_)
+    tried = choice[choice["view"] == "rows in time"].set_index("method")
+    assert tried.index.tolist() == ["values and past", "values", "past"]
+    assert tried["score"].idxmin() == "values"
+    assert tried["chosen"].tolist() == [True, False, False]
+    parts = ("level", "difference", "swing")
     assert [each.parts for each in model.encoder_.maps] == [parts] * 3
     again = model.refit(table)
     assert [each.parts for each in again.encoder_.maps] == [parts] * 3
-    asked = clone(model).set_params(history=12).fit(table)
-    assert [len(each.parts) for each in asked.encoder_.maps] == [2] * 3
+    shuffled = clone(model).fit(table.sample(frac=1, random_state=0))
+    assert shuffled.choice_["score"].tolist()[:3] == tried["score"].tolist()
+
+
+@pytest.mark.parametrize(
+    ("best", "parts"), [("values", None), ("past", ("difference", "swing"))]
+)
+def test_what_finds_clearly_more_faults_is_used(best, parts, tables, monkeypatch):
+    judged = [
+        Judged({}, np.array([[0.7, 0.72, 0.71]]) + 0.1 * (name == best), "")
+        for name in ("values and past", "values", "past")
+    ]
+    monkeypatch.setattr(in_time_module, "_judged", lambda training: judged)
+    model = in_time().fit(tables[0])
+    chosen = model.choice_["method"][model.choice_["chosen"]]
+    assert chosen[0] == best
+    flow = model.encoder_.maps[model.encoder_.used.index("flow")]
+    assert getattr(flow, "parts", None) == parts
+    assert (model.training_.past is None) == (parts is None)
+    assert model.score(tables[1])["alarm"].mean() < 0.15

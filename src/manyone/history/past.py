@@ -339,7 +339,7 @@ def _sequences(moments: _Moments, own: Past, span: int) -> _Sequences:
 
 def _weight_of(rows: int, span: int) -> float:
     """A little less than what so many rows weigh."""
-    decay = _decay(span)
+    decay = decay_of(span)
     return (1.0 - decay**rows) / (1.0 - decay) - 0.5
 
 
@@ -394,8 +394,7 @@ def _pasts(moments: _Moments, sequences: _Sequences, own: Past, span: int) -> _P
     sums = sums.reshape(number, _SUMS, width)
     usual = _ratio(sums[:, 4], sums[:, 5])
     with np.errstate(divide="ignore", invalid="ignore"):
-        relative = _ratio(sums[:, 2], sums[:, 3]) / usual
-        swing = np.log((relative + _STILL) / (1.0 + _STILL))
+        swing = swing_of_steps(_ratio(sums[:, 2], sums[:, 3]) / usual)
     swing[~np.isfinite(swing)] = 0.0  # no past, or one without a movement
     has_moved = is_known & ~(has_step & (steps == 0.0))
     still = _still_rows(has_moved, sequences, first_still)
@@ -450,7 +449,18 @@ def _shifted(values: Array, starts: Codes, first: Array) -> Array:
     return before
 
 
-def _decay(span: int) -> float:
+def swing_of_steps(steps: Array) -> Array:
+    """Swings of columns whose recent steps are so many times the usual ones."""
+    return np.asarray(np.log((steps + _STILL) / (1.0 + _STILL)))
+
+
+def steps_of_swing(swing: Array) -> Array:
+    """Recent steps over usual ones, from swings."""
+    return np.asarray(np.exp(swing) * (1.0 + _STILL) - _STILL)
+
+
+def decay_of(span: int) -> float:
+    """What a row weighs less than the one after it, in means over a span."""
     return 1.0 - 2.0 / (span + 1.0)
 
 
@@ -470,7 +480,7 @@ def _running(terms: Array, starts: Codes, initial: Array, span: int) -> Array:
     -------
     ndarray of shape (m, k)
     """
-    decay = _decay(span)
+    decay = decay_of(span)
     coefficients = np.array([1.0, -decay])
     sums = np.empty_like(terms)
     lengths = np.diff(starts, append=len(terms))

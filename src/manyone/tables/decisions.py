@@ -20,7 +20,6 @@ from manyone.tables.maps import (
     Map,
     NumberMap,
     PastMap,
-    usual_swings,
 )
 
 # A text column with more than this share of different values is an identifier.
@@ -134,7 +133,7 @@ def decide(
     """Look at a column of normal rows, in their order, of tasks given by number (n,).
 
     `linear` says how numbers are scaled, see :class:`NumberMap`, and `parts` what is used
-    of columns with a past. How much they swing is guarded, unless values are all.
+    of columns with a past.
     """
     is_known = np.isfinite(column.values)
     missing = 1.0 - int(is_known.sum()) / len(is_known)
@@ -177,14 +176,13 @@ def _decide_past(
 ) -> Decision:
     """What is used of the past (n, 2) of a column, beside or instead of its values."""
     maps = {"level": level}
-    differences, swings = past.T
-    if "difference" in parts:
-        if len(np.unique(differences[np.isfinite(differences)])) <= 2:
-            return decision
-        maps["difference"] = NumberMap.learn(differences, linear)
-    used = tuple(part for part in PARTS if part in parts)
-    numbers = tuple(maps[part] for part in used)
-    return replace(decision, map=PastMap(used, numbers, usual_swings(swings)))
+    for part, values in zip(PARTS[1:], past.T, strict=True):
+        if len(np.unique(values[np.isfinite(values)])) > 2:
+            maps[part] = NumberMap.learn(values, linear)
+    used = tuple(part for part in PARTS if part in parts and part in maps)
+    if used in ((), ("level",)):
+        return decision
+    return replace(decision, map=PastMap(used, tuple(maps[part] for part in used)))
 
 
 def _decide_text(

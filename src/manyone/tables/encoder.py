@@ -167,12 +167,6 @@ class Encoder:
         pairs = zip(self.used, self.maps, strict=True)
         return [name for name, each in pairs if isinstance(each, PastMap)]
 
-    @property
-    def compares_in_time(self) -> bool:
-        """Whether values are compared with earlier ones of their task."""
-        pasts = [each for each in self.maps if isinstance(each, PastMap)]
-        return any("difference" in each.parts for each in pasts)
-
     def filled(self, columns: Columns, codes: Codes, n_tasks: int) -> Encoder:
         """The encoder that imputes by these rows: their means, and how columns are related."""
         Z = self._coordinates(columns)
@@ -215,7 +209,7 @@ class Encoder:
                 continue
             parts: tuple[str, ...] = ("level",)
             if isinstance(before.map, PastMap):
-                parts = (*before.map.parts, "swing")
+                parts = before.map.parts
             column = columns[before.name]
             decisions.append(decide(before.name, column, codes, self.linear, parts))
         encoder = Encoder.of(tuple(decisions), columns, self.linear)
@@ -258,8 +252,6 @@ class Encoder:
         for last, column_map in zip(self.starts[1:] - 1, self.maps, strict=True):
             if isinstance(column_map, LevelMap):
                 news.append((column_map.singletons, last))
-            if isinstance(column_map, PastMap):
-                news.append((0.0, last))
         shares, places = map(list, zip(*sorted(news), strict=True))
         upper[places] = LEVEL_HEIGHT
         step = (NEW_HEIGHT - LEVEL_HEIGHT) / ALARM
@@ -314,8 +306,6 @@ class Encoder:
             column = columns[self.used[k]]
             if isinstance(column_map, LevelMap | DateMap):
                 Z[:, starts[k] : starts[k + 1]] = column_map.apply(column)
-            if isinstance(column_map, PastMap):
-                Z[:, starts[k + 1] - 1] = column_map.apply_swing(column)
         missing = np.isnan(Z[:, starts[:-1]])
         Z[:, starts[-1] : -1] = missing[:, self.indicators] * LEVEL_HEIGHT
         height = np.full(len(self.maps), NEW_HEIGHT)

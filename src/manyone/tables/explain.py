@@ -205,9 +205,8 @@ def _explain_block(
         )
         past = carried(frame, name)
         if isinstance(column_map, PastMap) and past is not None:
-            blamed = _blamed_parts(
-                column_map, Z[rows, own_places], deviation[rows, own_places]
-            )
+            worst = deviation[rows, own_places].argmax(axis=1)
+            blamed = [column_map.parts[part] for part in worst.tolist()]
             about_past = past_words(name, column.values, past[rows], blamed)
             column_words = [
                 plain if unusual is None or empty else unusual
@@ -228,15 +227,6 @@ def _explain_block(
         nearest=_nearest(reference, Z, own),
         sentence=sentence,
     )
-
-
-def _blamed_parts(column_map: PastMap, Z: Array, deviation: Array) -> list[str]:
-    """What is most unusual about rows, by their coordinates (n, width) of a column."""
-    parts = (*column_map.parts, "swing")
-    worst = deviation.argmax(axis=1)
-    # Beyond all swings that were seen nothing else needs to be unusual.
-    worst[Z[:, -1] > 0.0] = len(parts) - 1
-    return [parts[place] for place in worst.tolist()]
 
 
 def _empty_columns(encoder: Encoder, Z: Array) -> Mask:

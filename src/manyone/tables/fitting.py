@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -33,6 +32,7 @@ from manyone.tables.frames import (
     names_of,
     read_columns,
 )
+from manyone.tables.in_time import PartsChoice, choose_parts
 from manyone.tables.maps import PARTS
 from manyone.tables.ranges import learn_ranges, left_out_margins
 from manyone.tables.reading import TrainingTable
@@ -47,11 +47,6 @@ if TYPE_CHECKING:
 _LINEAR = {"strangers": 0.0, "any": 0.0, "faults": 0.9}
 # Rows of an ignored column that are looked at for dates.
 _LOOKED_AT = 100
-
-
-# Rows of a usual task from which on rows are compared with those before them, unless
-# somebody asks for it: one fault among fewer rows spoils the past of too many.
-_ENOUGH_FOR_PAST = 100
 
 
 class Fitted(NamedTuple):
@@ -72,58 +67,31 @@ def fit_table(asked: TableModel, table: Table) -> Fitted:
     _refuse_lone_rows(training)
     if asked.time is None:
         _note_dates(training.columns | _ignored(asked, table))
+    in_time = PartsChoice(PARTS, {})
+    if asked.history == "auto":
+        in_time = choose_parts(training)
     linear = _LINEAR.get(asked.anomalies, 0.5)
-    parts = _parts(asked, training)
-    encoder = Encoder.learn(*training.normal(), linear, parts)
+    if training.past is not None and "difference" in in_time.parts:
+        linear = 1.0  # values and their differences are related linearly
+    encoder = Encoder.learn(*training.normal(), linear, in_time.parts)
     Z = encoder.encode(training.columns, training.codes())
     given = training.given()
     settings = most_settings(asked, Z, given)
     n_tasks = training.normal()[2]
-    in_time = training.times is not None
+    has_times = training.times is not None
     announce_fit(
         forecast(
-            *(len(Z), training.n_rows, n_tasks, Z.shape[1], settings), in_time=in_time
+            *(len(Z), training.n_rows, n_tasks, Z.shape[1], settings), in_time=has_times
         )
     )
     with quietly():
         model, choice = choose_model(asked, Z, given)
+    if in_time.lines:
+        choice = {
+            name: np.concatenate([in_time.lines[name], values])
+            for name, values in choice.items()
+        }
     return guarded(training, encoder, model, choice, Z)
-
-
-def _parts(asked: TableModel, training: TrainingTable) -> Sequence[str]:
-    """What is used of columns with a past: values alone where the past says little."""
-    if asked.history != "auto":
-        return PARTS
-    normal = ~training.outlier
-    firsts = np.unique(training.codes()[normal], return_index=True)[1]
-    usual_rows = float(np.median(training.totals[normal][firsts]))
-    if usual_rows < _ENOUGH_FOR_PAST:
-        return ("level",)
-    return PARTS if _past_predicts(training) else ("level", "swing")
-
-
-def _past_predicts(training: TrainingTable) -> bool:
-    """Whether most columns of numbers are nearer to their recent mean than to their mean.
-
-    Rows that do not resemble the rows before them differ more from a running mean than
-    from the mean of their task. There a past only adds noise.
-    """
-    columns, codes, n_tasks = training.normal()
-    ratios = []
-    for column in columns.values():
-        if column.past is None:
-            continue
-        known = np.isfinite(column.values) & np.isfinite(column.past[:, 0])
-        own = codes[known]
-        values = column.values[known]
-        counts = np.maximum(np.bincount(own, minlength=n_tasks), 1.0)
-        mean = np.bincount(own, values, n_tasks) / counts
-        spread = np.bincount(own, np.abs(values - mean[own]), n_tasks)
-        steps = np.bincount(own, np.abs(column.past[known, 0]), n_tasks)
-        moves = spread > 0.0
-        if moves.any():
-            ratios.append(float(np.median(steps[moves] / spread[moves])))
-    return len(ratios) > 0 and float(np.median(ratios)) < 1.0
 
 
 def fit_again(known: TableModel, training: TrainingTable, part: float = 1.0) -> Fitted:

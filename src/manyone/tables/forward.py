@@ -16,19 +16,14 @@ from scipy.stats import betabinom
 
 from manyone._types import Array, Codes, Mask
 from manyone.calibration.dependence import correlation_time
-from manyone.data.labels import encode, find
-from manyone.data.rows import MISSING
+from manyone.data.labels import find
 from manyone.messages import warn_user
 from manyone.tables.fitting import fit_again
-from manyone.tables.reading import TrainingTable
+from manyone.tables.in_time import LATER, earlier_and_later
 
 if TYPE_CHECKING:
     from manyone.tables.model import TableModel
 
-#: Part of each task's rows, the last in time, that alarms are counted on.
-LATER = 0.25
-# Normal rows from which on a task has a last quarter.
-_FEWEST_ROWS = 8
 # How often forecast and promise may seem to differ where rows do not change.
 _LEVEL = 0.01
 
@@ -122,7 +117,7 @@ def check_forward(model: TableModel) -> ForwardCheck | None:
     training = model.training_
     if training.times is None:
         return None
-    is_earlier, is_later = _parts(training, training.times)
+    is_earlier, is_later = earlier_and_later(training, training.times)
     if not is_later.any():
         return None
     earlier = training.take(np.flatnonzero(is_earlier))
@@ -139,33 +134,6 @@ def check_forward(model: TableModel) -> ForwardCheck | None:
     p_value = found.model.thresholds_at(model.alarm_rate).pvalues(scores, codes)
     calibrated = float(found.model.calibration_.counts.sum())
     return ForwardCheck(codes, p_value, len(found.tasks), calibrated)
-
-
-def _parts(training: TrainingTable, times: Array) -> tuple[Mask, Mask]:
-    """Which rows are fitted to, and which are tested with: masks of shape (n,).
-
-    Rows of one time stay together. Rows of a group that has earlier rows are not tested
-    with. Rows known to be abnormal are not, either.
-    """
-    codes = training.codes()
-    normal = ~training.outlier & (codes != MISSING)
-    n_tasks = int(codes.max()) + 1
-    # The last entry is that of rows without a task.
-    last_earlier = np.full(n_tasks + 1, np.inf)
-    order = np.flatnonzero(normal)
-    order = order[np.lexsort((times[order], codes[order]))]
-    sizes = np.bincount(codes[order], minlength=n_tasks)
-    starts = np.cumsum(sizes) - sizes
-    enough = np.flatnonzero(sizes >= _FEWEST_ROWS)
-    places = starts[enough] + np.ceil((1.0 - LATER) * sizes[enough]).astype(np.intp)
-    last_earlier[enough] = times[order[places - 1]]
-    is_earlier = times <= last_earlier[codes]
-    is_later = normal & ~is_earlier
-    if training.groups is not None:
-        groups = encode(training.groups)[1]
-        pairs = groups + (groups.max() + 2) * codes
-        is_later &= (groups == MISSING) | ~np.isin(pairs, pairs[is_earlier])
-    return is_earlier, is_later
 
 
 def _percent(share: float) -> str:

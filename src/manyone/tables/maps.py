@@ -13,9 +13,9 @@ from scipy.special import ndtri
 from manyone._types import Array
 from manyone.tables.frames import Column
 
-#: Numbers that a column with a past becomes: its values, and how they differ from those
-#: before. How much they swing is guarded beside them.
-PARTS = ("level", "difference")
+#: Numbers that a column with a past becomes: its values, how they differ from those
+#: before, and how much they move lately.
+PARTS = ("level", "difference", "swing")
 # Knots of the map of a column of numbers.
 _KNOTS = 33
 # Beyond the range a coordinate grows by this much for each further distance between its end and
@@ -245,39 +245,15 @@ class PastMap:
         Among `PARTS`, in their order: what is used.
     numbers : tuple of NumberMap
         One for each.
-    swings : ndarray of shape (2,)
-        Beyond these swings the last coordinate is set, as for a level never seen; within
-        them it is 0. Swings that are compared as numbers would blur all others: they
-        follow each other slowly, and differ much from stretch to stretch.
     """
 
     parts: tuple[str, ...]
     numbers: tuple[NumberMap, ...]
-    swings: Array
 
     @property
     def width(self) -> int:
         """Number of coordinates."""
-        return len(self.parts) + 1
-
-    def apply_swing(self, column: Column) -> Array:
-        """The last coordinate, shape (n,)."""
-        assert column.past is not None
-        swing = column.past[:, 1]
-        is_beyond = (swing < self.swings[0]) | (swing > self.swings[1])
-        return is_beyond * NEW_HEIGHT
-
-
-def usual_swings(swings: Array) -> Array:
-    """Swings beyond which a column is stuck or chatters, shape (2,).
-
-    As far beyond the lowest and the highest of training rows (n,) as these are from the
-    usual swing.
-    """
-    low = float(swings.min())
-    high = float(swings.max())
-    middle = float(np.median(swings))
-    return np.array([2.0 * low - middle, 2.0 * high - middle])
+        return len(self.parts)
 
 
 Map = NumberMap | LevelMap | DateMap | PastMap
@@ -306,6 +282,6 @@ def number_values(one: Map, column: Column) -> Array:
 
 
 def part_values(column: Column) -> Array:
-    """Values of a column of numbers, and their differences, (n, 2)."""
+    """Values of a column of numbers, their differences, and their swings, (n, 3)."""
     assert column.past is not None
-    return np.column_stack([column.values, column.past[:, 0]])
+    return np.column_stack([column.values, column.past])

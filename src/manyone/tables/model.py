@@ -85,9 +85,9 @@ class TableModel(OutlierMixin, BaseEstimator):
     history : "auto", int or None, default="auto"
         With a `time`, the model can also compare a row with so many earlier rows of its
         task: each number with their running mean, and how much it moves with how much it
-        used to. ``"auto"``: with 12 rows, if a usual task has at least 100 rows and most
-        columns are nearer to their recent mean than to the mean of their task; and not for
-        strangers. None: not at all.
+        used to. ``"auto"``: with 12 rows, if a usual task has at least 96 rows, unless
+        faults made in later rows are found better without it (`choice_` says so); and not
+        for strangers. None: not at all.
     outlier : str or None
         Column that marks rows known to be abnormal.
     random_state : int, RandomState or None

@@ -73,12 +73,9 @@ def _tasks(model: TableModel) -> str:
 def _methods(model: TableModel) -> Iterator[tuple[str, str]]:
     """What is compared with its past; method and setting of each view, and why."""
     past = model.training_.past
-    if past is not None and model.encoder_.compares_in_time:
+    if past is not None:
         words = f"{len(past.names)} columns, with the {past.span} rows before, of "
         yield "compared in time", f"{words}their task"
-    elif past is not None:
-        words = "only whether columns get stuck: rows do not resemble those before"
-        yield "compared in time", words
     choice = model.choice_
     for k in np.flatnonzero(choice["chosen"] | (choice["method"] == "")).tolist():
         score = choice["score"][k]

@@ -83,7 +83,7 @@ def past_words(
     past : ndarray of shape (n, 3)
         Difference, swing, and rows without a movement.
     parts : sequence of str
-        Which of `PARTS`, or "swing", is unusual about each row.
+        Which of `PARTS` is unusual about each row.
     """
     words: list[Words | None] = []
     for value, (difference, swing, still), part in zip(
