@@ -104,6 +104,11 @@ def test_a_truth_may_be_told_in_words(fitted, words):
     pd.testing.assert_frame_equal(model.evaluate(told, outlier="fault"), wanted)
 
 
+def test_a_table_without_a_rate_is_refused_at_once(fitted):
+    with pytest.raises(ValueError, match="alarm_rate=None is for estimators"):
+        TableModel("machine", alarm_rate=None).fit(fitted[1])
+
+
 def test_alarms_are_small_p_values(fitted):
     model, _, test = fitted
     scores = model.score(test)

@@ -173,6 +173,11 @@ class TableModel(OutlierMixin, BaseEstimator):
         -------
         self
         """
+        if self.alarm_rate is None:
+            raise ValueError(
+                "alarm_rate=None is for estimators: a TableModel always sets thresholds. "
+                "Give a share between 0 and 1, as 0.05."
+            )
         self._become(fit_table(self, table))
         self.time_format_ = None
         return self
