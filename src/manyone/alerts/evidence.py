@@ -47,7 +47,8 @@ ENOUGH_ROWS = 10
 #: Training rows from which on the distances of a task's rows are compared.
 ENOUGH_FOR_DEPTH = 20
 # The tail of distances is fitted to this share of the left-out rows, or to so many.
-# (Single rows found with 5, 10, 20 %: 68, 57, 25 %; see `bench_incidents.py`.)
+# More say less of the tail: before tasks had tails of their own, 5, 10 and 20 % let
+# 68, 57 and 25 % of single far rows stand out (`bench_incidents.py`).
 _TAIL = 0.05
 _TAIL_ROWS = 5
 # Fewer left-out rows than this say nothing about the tail of their distances.

@@ -75,6 +75,11 @@ class Incident:
         """Whether chance does not explain it."""
         return self.by_chance < STANDS_OUT
 
+    @property
+    def is_outstanding(self) -> bool:
+        """Whether it stands out, and nobody has answered it."""
+        return self.stands_out and not self.answer
+
 
 @dataclass(frozen=True, eq=False)
 class Past:
@@ -199,7 +204,7 @@ class Findings:
     @cached_property
     def outstanding(self) -> tuple[Incident, ...]:
         """Incidents that stand out, and that nobody has answered."""
-        return tuple(i for i in self.incidents if i.stands_out and not i.answer)
+        return tuple(each for each in self.incidents if each.is_outstanding)
 
     @property
     def stands_out(self) -> bool:

@@ -39,7 +39,7 @@ from manyone.watch.outbox import (
     silent_notice,
 )
 from manyone.watch.score_copy import ForeignFileError, ScoreCopy
-from manyone.watch.store import RowDetails, Store
+from manyone.watch.store import ReadFile, RowDetails, Store
 from manyone.watch.stretches import StreamIncident
 
 _BATCH = 5000  # rows of one transaction
@@ -178,18 +178,22 @@ class WatchRun:
             self.tail = tail
             number: int | None = None
             for block in tail.blocks(_BATCH):
-                if number is None and before is not None and tail.fate == "grown":
-                    number = before.number
-                elif number is None:
-                    number = self._store.add_file(path)
+                if number is None:
+                    number = self._number_of_file(path, before)
                 self._watch_block(block, number)
                 self._store.set_consumed(number, tail.consumed)
                 self._commit()
                 update(tail.consumed.rows, None)
-            if number is None and before is not None and tail.fate == "grown":
-                number = before.number
+            if number is None and tail.fate == "grown":
+                number = self._number_of_file(path, before)
             if number is not None:
                 self._store.set_consumed(number, tail.consumed)  # to its end
+
+    def _number_of_file(self, path: str, before: ReadFile | None) -> int:
+        """Number of the file that is read: the one of before, if that has grown."""
+        if before is not None and self.tail is not None and self.tail.fate == "grown":
+            return before.number
+        return self._store.add_file(path)
 
     def finish(self) -> None:
         """Use answers to rows that have come now, and forget old values."""

@@ -144,7 +144,10 @@ class Summary:
             tasks=int(np.count_nonzero(rows)),
             incidents=len(findings.incidents),
             outstanding=len(findings.outstanding),
-            answered=sum(i.stands_out and i.answer != "" for i in findings.incidents),
+            answered=sum(
+                incident.stands_out and not incident.is_outstanding
+                for incident in findings.incidents
+            ),
             axis=1.06 * max(total, most, promised, 1.0),
         )
 

@@ -153,7 +153,7 @@ def _embed_table(data: dict[str, Any], findings: Findings) -> None:
         "column": [", ".join(incident.columns) for incident in incidents],
         "count": [len(incident.alarms) for incident in incidents],
         "chance": _short(np.array([incident.by_chance for incident in incidents]), 3),
-        "outstanding": [incident in findings.outstanding for incident in incidents],
+        "outstanding": [incident.is_outstanding for incident in incidents],
         "rows": [
             [int(place[row]) for row in incident.alarms if place[row] >= 0]
             for incident in incidents
