@@ -385,12 +385,14 @@ def _check_encoder(encoder: Encoder, sizes: Sizes) -> None:
     for places in (encoder.indicators, encoder.lone):
         if places.size and not 0 <= places.min() <= places.max() < number:
             raise ModelFileError("the encoder marks columns that there are none of")
-    width = sum(one.width for one in maps) + len(encoder.indicators) + 1
+    width = sum(column_map.width for column_map in maps) + len(encoder.indicators) + 1
     source = encoder.source
     if width != sizes["D"] or not np.all((source >= -1) & (source < number)):
         raise ModelFileError(f"the encoder has {sizes['D']} coordinates, not {width}")
     measurements = sum(
-        len(number.scores) > 2 for one in maps for number in number_maps(one)
+        len(number.scores) > 2
+        for column_map in maps
+        for number in number_maps(column_map)
     )
     if encoder.precision is not None and sizes["p"] != measurements:
         raise ModelFileError(f"the encoder has not {measurements} measurements")
@@ -517,15 +519,15 @@ def _check_table_model(model: TableModel, sizes: Sizes) -> None:
 class _Estimator(Protocol):
     """A step of a pipeline."""
 
-    def fit(self, X: Any) -> Any: ...
+    def fit(self, X: object) -> object: ...
 
-    def get_params(self) -> Any: ...
+    def get_params(self) -> object: ...
 
 
 class _Transformer(_Estimator, Protocol):
     """A step of a pipeline that is not the last."""
 
-    def transform(self, X: Any) -> Any: ...
+    def transform(self, X: object) -> object: ...
 
 
 # Of scikit-learn's pipelines a step may be left out, of ours the last may be chosen.
@@ -589,7 +591,7 @@ register(
 )
 register(
     TaskHistory,
-    hints={**_ATTRIBUTES, "tasks_": NDArray[Any], "past_": Past},
+    hints={**_ATTRIBUTES, "tasks_": Labels, "past_": Past},
     rules={
         "tasks_": "T!",
         "n_features_in_": "= d",
@@ -625,7 +627,7 @@ register(
         "training_": TrainingTable,
         "reference_": Reference | None,
         "history": str | int | None,
-        "calibrated_": dict[str, Any],
+        "calibrated_": dict[str, str | int | float],
         "forward_": ForwardCheck | None,
         "time_format_": str | None,
     },

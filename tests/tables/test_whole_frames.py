@@ -11,6 +11,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_predict
 from fleets import machine_tables
 from manyone import IndependentOCKSR, TableModel
 from manyone.tables.errors import SkippedRowsWarning, TableError
+from manyone.tables.frames import as_table, read_column
 
 COLUMNS = ["row", "task", "score", "p_value", "alarm", "basis"]
 FAST = IndependentOCKSR(metric="whitened", kernel="laplacian")
@@ -179,3 +180,16 @@ def test_upkeep_takes_ids_in_another_type(fitted):
     at_once = TableModel("shop", method=FAST, alarm_rate=0.1).fit(train)
     assert model.pvalues(test) == pytest.approx(at_once.pvalues(test))
     assert model.forget("8").tasks_.tolist() == at_once.forget(8).tasks_.tolist()
+
+
+@pytest.mark.parametrize("zone", [None, "Europe/Berlin"])
+def test_moments_are_seconds_since_1970_in_every_library(zone):
+    texts = ["2026-01-31 12:00:00.123", "1960-03-01 00:00:00.5", None]
+    moments = pd.Series(pd.to_datetime(texts, format="ISO8601")).dt.tz_localize(zone)
+    hours = 0.0 if zone is None else 1.0
+    wanted = [1769860800.123 - 3600 * hours, -310435199.5 - 3600 * hours, np.nan]
+    arrow = pa.table({"when": pa.Array.from_pandas(moments)})
+    frame = pd.DataFrame({"when": moments})
+    for table in (frame, pl.from_pandas(frame), arrow):
+        column = read_column(as_table(table).get_column("when"))
+        np.testing.assert_allclose(column.values, wanted, rtol=0, atol=1e-6)

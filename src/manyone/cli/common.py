@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Literal, NoReturn
 
 import typer
 
@@ -149,7 +149,7 @@ def _what_to_mend(error: Exception) -> str:
 def _terminated_as_interrupted(terminated: list[int]) -> Iterator[None]:
     """Let a request to end clean up after itself, as ctrl-C does; it is noted in the list."""
 
-    def interrupt(number: int, frame: Any) -> NoReturn:
+    def interrupt(number: int, frame: object) -> NoReturn:
         terminated.append(number)
         raise KeyboardInterrupt
 
@@ -174,9 +174,9 @@ def examples(docstring: str | None, command: str = "") -> str:
         Of a docstring about several commands, the one to speak of.
     """
     lines = (docstring or "").partition("::\n\n")[2].rstrip().splitlines()
-    kept = [line for line in lines if f"manyone {command}" in line or not command]
+    chosen = [line for line in lines if f"manyone {command}" in line or not command]
     # Paragraphs that are written line by line stay so.
-    text = "\n".join(kept).replace("\n\n  ", "\n\n\b\n  ").replace("::\n", ":\n")
+    text = "\n".join(chosen).replace("\n\n  ", "\n\n\b\n  ").replace("::\n", ":\n")
     return f"\b\nExamples:\n{text}"
 
 
@@ -208,8 +208,8 @@ def check_folder(option: str, folder: Path) -> None:
 def print_table(table: Table, leave_out: Collection[str] = ()) -> None:
     """Print a table of a page, without the columns under some headings."""
     rows = [[row.name, *(cell.text for cell in row.cells)] for row in table.rows]
-    kept = [k for k, head in enumerate(table.heads) if head not in leave_out]
-    heads, *lines = [[row[k] for k in kept] for row in (table.heads, *rows)]
+    columns = [k for k, head in enumerate(table.heads) if head not in leave_out]
+    heads, *lines = [[row[k] for k in columns] for row in (table.heads, *rows)]
     print_lines(table.title, heads, lines, "right")
 
 

@@ -161,9 +161,9 @@ def example_tables() -> tuple[pl.DataFrame, pl.DataFrame]:
         fleet.test_data, fleet.test_task, fleet.machine_type, datetime(2026, 11, 2), rng
     )
     place = np.arange(len(events)) % _ROWS
-    known = fleet.task < _MACHINES - _NEW - 1
-    few = (fleet.task == _MACHINES - _NEW - 1) & (place < _FEW)
-    events = events.filter(pl.Series(known | few))
+    has_all = fleet.task < _MACHINES - _NEW - 1
+    has_few = (fleet.task == _MACHINES - _NEW - 1) & (place < _FEW)
+    events = events.filter(pl.Series(has_all | has_few))
     return events.sort("when"), today.with_columns(
         fault=pl.Series(fleet.test_fault)
     ).sort("when")

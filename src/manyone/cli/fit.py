@@ -48,6 +48,7 @@ from manyone.tablefiles import (
 if TYPE_CHECKING:
     import polars as pl
 
+    from manyone.estimators.base import OneClassEstimator
     from manyone.tables import TableModel
 
 Anomalies = Literal["any", "strangers", "faults"]
@@ -269,7 +270,7 @@ def _dask_rows(source: Source, reading: _Reading) -> Any:
     return dd.read_parquet(source)
 
 
-def _cluster(scheduler: str | None) -> AbstractContextManager[Any]:
+def _cluster(scheduler: str | None) -> AbstractContextManager[object]:
     """A connection to the scheduler at an address; without one, Dask computes in this process."""
     if scheduler is None:
         return nullcontext()
@@ -284,7 +285,7 @@ def _cluster(scheduler: str | None) -> AbstractContextManager[Any]:
         ) from None
 
 
-def _method(method: str, no_tune: bool) -> Any:
+def _method(method: str, no_tune: bool) -> str | OneClassEstimator:
     """What TableModel takes for a method."""
     from manyone.tables.choice import BY_NAME
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Protocol, cast
+from typing import TYPE_CHECKING, Annotated, Protocol, cast
 
 import typer
 
@@ -220,12 +220,12 @@ def _one_column(columns: Sequence[str]) -> str:
 def refuse_same(option: str, path: Path, *others: Source) -> None:
     """Refuse to write over a file that is read."""
     for source in others:
-        other = source if isinstance(source, Path) else source.database
-        if other is None:
+        read = source if isinstance(source, Path) else source.database
+        if read is None:
             continue
-        if path.exists() and other.exists() and path.samefile(other):
+        if path.exists() and read.exists() and path.samefile(read):
             raise InputError(
-                f"{option} {path} would be written over {other}. Name another file."
+                f"{option} {path} would be written over {read}. Name another file."
             )
 
 
@@ -274,7 +274,7 @@ def check_limit(task_rate_limit: float | None, alarm_rate: float) -> None:
         )
 
 
-def label_of(model: TableModel, words: Sequence[str]) -> Any:
+def label_of(model: TableModel, words: Sequence[str]) -> Hashable:
     """The label of a task that is written so, in one word or one for each task column."""
     from manyone.tables.frames import joined_label
 

@@ -27,7 +27,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -311,7 +311,7 @@ class _Totals:
         alarms = tasks.filter(scores["alarm"]).value_counts().sort("task")
         self.alarms_by_task.update(dict(alarms.rows()))
 
-    def summary(self, out: Path) -> dict[str, Any]:
+    def summary(self, out: Path) -> dict[str, object]:
         """For machines."""
         rate = self.alarm_rate
         return {
@@ -335,9 +335,13 @@ class _Totals:
             skipped = plural(self.rows - self.scored, "row")
             warn_user(f"{skipped} of tasks never seen skipped.", UserWarning)
         if self.basis["unknown"] == self.scored > 0:
-            known = shortlist(model.tasks_.tolist(), 3)
-            text = f"{source}: no task is known: {shortlist(sorted(self.by_task), 3)}, not {known}."
-            warn_user(f"{text} Are they written in the same way?", UserWarning)
+            known_tasks = shortlist(model.tasks_.tolist(), 3)
+            tasks = shortlist(sorted(self.by_task), 3)
+            warn_user(
+                f"{source}: no task is known: {tasks}, not {known_tasks}. Are they "
+                "written in the same way?",
+                UserWarning,
+            )
 
     def show(self, out: Path) -> None:
         """For people; on stderr where stdout is taken by the scores."""
@@ -407,17 +411,17 @@ def evaluate(
         typer.echo(f"Table: {out}")
 
 
-def _evaluation_summary(results: pl.DataFrame) -> dict[str, Any]:
+def _evaluation_summary(results: pl.DataFrame) -> dict[str, object]:
     """For machines; what is not known is null."""
     lines = results.fill_nan(None).to_dicts()
-    whole = lines[0]
-    whole["mean_auc_of_tasks"] = whole.pop("auc")
-    whole.pop("task")
+    over_all = lines[0]
+    over_all["mean_auc_of_tasks"] = over_all.pop("auc")
+    over_all.pop("task")
     tasks = [
         {name: line[name] for name in line if name != "auc_over_rows"}
         for line in lines[1:]
     ]
-    return whole | {"tasks": tasks}
+    return over_all | {"tasks": tasks}
 
 
 def _show_results(results: pl.DataFrame) -> None:
@@ -471,8 +475,8 @@ def report(
     has_rows = table is not None or sql is not None or db is not None
     source = source_of(table, sql, db) if has_rows else None
     check_place("--out", out)
-    others = [each for each in (source, state) if each is not None]
-    refuse_same("--out", out, model, *others)
+    sources = [each for each in (source, state) if each is not None]
+    refuse_same("--out", out, model, *sources)
     table_model = load_model(model)
     with about(source or model), needs("cli"), working("reporting"):
         from manyone.cli.drift import drift_of

@@ -23,7 +23,7 @@ import stat
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,7 +80,7 @@ def dumps(kind: str, value: object, *, trusted: Sequence[str] = ()) -> bytes:
     return b"".join(_pieces(kind, value, trusted))
 
 
-def loads(data: bytes, kind: str, *, trusted: Sequence[str] = ()) -> Any:
+def loads(data: bytes, kind: str, *, trusted: Sequence[str] = ()) -> object:
     """The value in the bytes of a file.
 
     Parameters
@@ -118,7 +118,7 @@ def save(
 
 def load(
     path: str | os.PathLike[str], kind: str, *, trusted: Sequence[str] = ()
-) -> Any:
+) -> object:
     """Read a value from a file; see `loads`."""
     size = _size_of(path)
     with open(path, "rb") as stream:
@@ -212,7 +212,7 @@ def _size_of(path: str | os.PathLike[str]) -> int:
 
 def _read(
     stream: IO[bytes], size: int, name: str, kind: str, trusted: Sequence[str]
-) -> Any:
+) -> object:
     header = _header(stream, name, kind)
     rest = size - stream.tell()
     damaged = ModelFileError(

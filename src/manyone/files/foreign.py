@@ -45,7 +45,7 @@ def packed(estimators: list[object], trusted: Sequence[str]) -> bytes:
         If they cannot be stored, or hold a type that nobody trusts.
     """
     skops_io = _skops()
-    names = ", ".join(sorted({type(one).__name__ for one in estimators}))
+    names = ", ".join(sorted({type(estimator).__name__ for estimator in estimators}))
     try:
         content: bytes = skops_io.dumps(estimators)
     except RecursionError:
@@ -132,7 +132,7 @@ def _untrusted(content: bytes, trusted: Sequence[str]) -> str:
     return ", ".join(sorted(names))
 
 
-def _skops() -> Any:
+def _skops() -> types.ModuleType:
     try:
         import skops.io
     except ImportError as error:

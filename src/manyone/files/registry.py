@@ -69,11 +69,11 @@ class Entry:
         names = {**classes, "Rows": ROWS}
         annotated: dict[str, Hint] = {}
         for cls in reversed(self.cls.__mro__):
-            own = vars(cls).get("__annotations__", {})
+            own_annotations = vars(cls).get("__annotations__", {})
             if cls.__module__.startswith(("builtins", "sklearn.")):
                 continue
             # Without those that are overridden: their names may be unknown at run time.
-            annotations = {**own, **dict.fromkeys(self.hints)}
+            annotations = {**own_annotations, **dict.fromkeys(self.hints)}
             loose = new_class(cls.__name__)
             loose.__annotations__ = annotations
             modules = vars(sys.modules[cls.__module__])

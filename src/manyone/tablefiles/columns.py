@@ -187,9 +187,9 @@ class TextColumns:
             plain = _mapped(
                 texts, lambda text: plain_number(text, self.style), pl.String
             )
-            whole = plain.cast(pl.Int64, strict=False)
-            lossless = whole.null_count() == plain.null_count()
-            return whole if lossless else plain.cast(pl.Float64, strict=False)
+            integers = plain.cast(pl.Int64, strict=False)
+            lossless = integers.null_count() == plain.null_count()
+            return integers if lossless else plain.cast(pl.Float64, strict=False)
         if kind == "boolean":
             return _mapped(texts, read_boolean, pl.Boolean)
         form = self.time_formats.get(texts.name)
@@ -238,9 +238,9 @@ def label_column(column: pl.Series) -> pl.Series:
     """Names of tasks: integers where all are written as such, as "7" and not "07"."""
     import polars as pl
 
-    whole = column.cast(pl.Int64, strict=False)
-    as_written = whole.cast(pl.String).eq_missing(column).all()
-    return whole if as_written and whole.null_count() < len(whole) else column
+    integers = column.cast(pl.Int64, strict=False)
+    as_written = integers.cast(pl.String).eq_missing(column).all()
+    return integers if as_written and integers.null_count() < len(integers) else column
 
 
 def _different(column: pl.Series) -> list[str]:

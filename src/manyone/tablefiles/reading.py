@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO, TYPE_CHECKING, Any, NamedTuple, cast
+from typing import IO, TYPE_CHECKING, NamedTuple, cast
 
 from manyone.progress import counted
 from manyone.tablefiles.columns import BadValues, TextColumns, label_column
@@ -211,8 +211,8 @@ class ParquetTable:
                 bad_values=self._bad_values,
                 need_rows=False,
             )
-            for part in parts:
-                yield part.table
+            for block in parts:
+                yield block.table
 
 
 def parquet_files(source: Path) -> list[Path]:
@@ -356,8 +356,8 @@ class OpenFile(NamedTuple):
     ) -> TextColumns:
         """How its texts are read; of typed values only times have to be."""
         dates: dict[str, Kind] = dict.fromkeys(time_formats, "date")
-        known = dates if self.is_typed else {**kinds, **dates}
-        return TextColumns(self.name, known, time_formats, bad_values)
+        kinds_of_texts = dates if self.is_typed else {**kinds, **dates}
+        return TextColumns(self.name, kinds_of_texts, time_formats, bad_values)
 
     def tables(self) -> Iterator[tuple[pl.DataFrame, str, float | None]]:
         """Blocks of rows, the delimiter of a text, and the share read with each."""
@@ -404,7 +404,9 @@ def opened(source: Source | bytes) -> Iterator[OpenFile]:
 
 
 @contextmanager
-def _stream_of(source: Path | bytes) -> Iterator[tuple[Any, str, int | None]]:
+def _stream_of(
+    source: Path | bytes,
+) -> Iterator[tuple[io.BufferedReader, str, int | None]]:
     """A stream of bytes, its name for messages, and its size if it is a file."""
     if isinstance(source, bytes):
         yield io.BufferedReader(io.BytesIO(source)), "the table", None
@@ -416,7 +418,7 @@ def _stream_of(source: Path | bytes) -> Iterator[tuple[Any, str, int | None]]:
             "stdin is closed. Name a file, or let a command write into a pipe."
         )
     else:
-        yield sys.stdin.buffer, "stdin", None
+        yield cast("io.BufferedReader", sys.stdin.buffer), "stdin", None
 
 
 def _refuse_no_rows(rows: int, name: str, need_rows: bool) -> None:

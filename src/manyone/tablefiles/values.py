@@ -99,8 +99,8 @@ def decimal_style(columns: Mapping[str, Sequence[str]]) -> Style | None:
     for name, texts in columns.items():
         style = _sure_style(texts)
         if style is not None:
-            other: Style = "comma" if style == "point" else "point"
-            form = _FORMS[other]
+            other_style: Style = "comma" if style == "point" else "point"
+            form = _FORMS[other_style]
             text = next(text for text in texts if not form.fullmatch(text))
             examples.setdefault(style, (name, text))
     if len(examples) == 2:

@@ -61,27 +61,27 @@ def answer_rows(
     n_rows = len(frame)
     score = np.empty(n_rows)
     for start in counted(range(0, n_rows, _BLOCK)):
-        part = slice(start, min(start + _BLOCK, n_rows))
-        block = frame if n_rows <= _BLOCK else frame[part]
-        codes = claims.codes[part]
+        place = slice(start, min(start + _BLOCK, n_rows))
+        block = frame if n_rows <= _BLOCK else frame[place]
+        codes = claims.codes[place]
         try:
             columns = model.encoder_.read(block)
         except TableError as error:
             raise error.after(start) from None
         Z = model.encoder_.encode(columns, codes)
-        score[part] = scores_of(model, Z, codes)
+        score[place] = scores_of(model, Z, codes)
     return _judged(model, claims, score[claims.rows], fdr)
 
 
 def scores_of(model: TableModel, Z: Array, codes: Codes) -> Array:
     """Score of each encoded row (n, D) against its task, or all where it is unknown."""
-    known = codes != MISSING
-    if known.all():
+    is_known = codes != MISSING
+    if is_known.all():
         return model.model_._own_scores(Z, codes)
     scores = np.empty(len(Z))
-    if known.any():
-        scores[known] = model.model_._own_scores(Z[known], codes[known])
-    scores[~known] = model.unknown_.scores(Z[~known])
+    if is_known.any():
+        scores[is_known] = model.model_._own_scores(Z[is_known], codes[is_known])
+    scores[~is_known] = model.unknown_.scores(Z[~is_known])
     return scores
 
 
@@ -93,24 +93,24 @@ def _judged(
     rate = estimator._check_calibrated()
     rows = claims.rows
     codes = claims.codes[rows]
-    known = codes != MISSING
-    known_codes = codes[known]
+    is_known = codes != MISSING
+    known_codes = codes[is_known]
     p_value = np.empty(len(rows))
     alarm = np.empty(len(rows), dtype=bool)
-    p_value[known] = estimator.thresholds_.pvalues(score[known], known_codes)
-    alarm[known] = score[known] < estimator.offset_[known_codes]
-    if not known.all():
+    p_value[is_known] = estimator.thresholds_.pvalues(score[is_known], known_codes)
+    alarm[is_known] = score[is_known] < estimator.offset_[known_codes]
+    if not is_known.all():
         _warn_of_few_tasks(model, rate)
-        judged = model.unknown_.judge(score[~known], rate)
-        p_value[~known], alarm[~known] = judged
+        judged = model.unknown_.judge(score[~is_known], rate)
+        p_value[~is_known], alarm[~is_known] = judged
     if fdr is not None:
         # Rows of unknown tasks are one more task, compared with tasks left out.
         parts = (estimator.calibration_, model.unknown_.calibration)
         tasks, unknown = (Known.of(part) for part in parts)
-        claimed = np.where(known, codes, len(tasks.unit))
+        claimed = np.where(is_known, codes, len(tasks.unit))
         alarm = select_rows(tasks.joined(unknown), score, claimed, fdr)
     pooled = np.append(estimator.calibration_.borrows(rate), False)
-    basis = np.where(known, pooled[codes].astype(np.intp), 2)
+    basis = np.where(is_known, pooled[codes].astype(np.intp), 2)
     return Answers(rows, claims.labels[rows], codes, score, p_value, alarm, basis)
 
 

@@ -144,8 +144,8 @@ def decide(
         return decision.dropped("no value")
     if column.levels is not None:
         return _decide_text(decision, column, column.levels.tolist(), codes)
-    known = column.values[is_known]
-    decision = replace(decision, low=float(known.min()), high=float(known.max()))
+    finite = column.values[is_known]
+    decision = replace(decision, low=float(finite.min()), high=float(finite.max()))
     if column.kind == "date":
         cycles = DateMap.learn(column.values)
         if not cycles.width:
@@ -154,9 +154,9 @@ def decide(
         return replace(decision, map=cycles, note=note)
     if decision.low == decision.high:
         return decision.dropped("constant")
-    if is_known.all() and grows(known, codes):
+    if is_known.all() and grows(finite, codes):
         return decision.dropped("a counter, every further row would be out of range")
-    if _names_rows(name, known):
+    if _names_rows(name, finite):
         return decision.dropped("looks like an id")
     infinite = int(np.isinf(column.values).sum())
     note = f"{infinite} infinite values taken as missing" if infinite else ""
@@ -189,9 +189,9 @@ def _decide_text(
     decision: Decision, column: Column, texts: list[str], codes: Codes
 ) -> Decision:
     is_known = ~np.isnan(column.values)
-    known = column.values[is_known].astype(np.intp)
+    row_levels = column.values[is_known].astype(np.intp)
     number = len(texts)
-    if number == 1 and len(known) == len(is_known):
+    if number == 1 and len(row_levels) == len(is_known):
         return decision.dropped("constant")
     if _most_match(_DATE_IN_TEXT, texts):
         note = "it looks like dates, and further rows have others; convert it to use it"
@@ -199,14 +199,14 @@ def _decide_text(
     notes = []
     if number > _FEW_LEVELS and _most_match(_NUMBER_IN_TEXT, texts):
         notes.append("it looks like numbers, convert it to use it as such")
-    if number > max(_FEW_LEVELS, _IDENTIFIER * len(known)):
-        notes.insert(0, f"{number} different texts in {len(known)} rows name rows")
+    if number > max(_FEW_LEVELS, _IDENTIFIER * len(row_levels)):
+        notes.insert(0, f"{number} different texts in {len(row_levels)} rows name rows")
         return decision.dropped("; ".join(notes))
-    if never_return(known, codes[is_known]):
+    if never_return(row_levels, codes[is_known]):
         return decision.dropped(
             "looks like a batch name: new rows always have new ones"
         )
-    levels = LevelMap.learn(texts, np.bincount(known, minlength=number))
+    levels = LevelMap.learn(texts, np.bincount(row_levels, minlength=number))
     if levels.width == 1:
         return decision.dropped("no two rows share a text")
     *shared, alone = np.bincount(levels.place, minlength=levels.width).tolist()
@@ -257,8 +257,8 @@ def holds_dates(column: Column) -> bool:
         return len(column.levels) > 1 and _most_match(
             _DATE_IN_TEXT, column.levels.tolist()
         )
-    known = column.values[~np.isnan(column.values)]
-    return column.kind == "date" and bool(np.any(known != known[:1]))
+    dates = column.values[~np.isnan(column.values)]
+    return column.kind == "date" and bool(np.any(dates != dates[:1]))
 
 
 def _most_match(pattern: str, levels: Collection[str]) -> bool:

@@ -195,8 +195,10 @@ class Encoder:
             elif isinstance(column_map, LevelMap):
                 ends = np.array([0.0, LEVEL_HEIGHT])
             if len(ends) == 2:
-                own = slice(self.starts[k], self.starts[k + 1])
-                fill[:, own] = np.where(fill[:, own] > ends.mean(), ends[1], ends[0])
+                places = slice(self.starts[k], self.starts[k + 1])
+                fill[:, places] = np.where(
+                    fill[:, places] > ends.mean(), ends[1], ends[0]
+                )
         return fill
 
     def learned_again(self, columns: Columns, codes: Codes, n_tasks: int) -> Encoder:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import narwhals.stable.v2 as nw
 import numpy as np
 
 from manyone._types import Array, Mask
 from manyone.data.rows import MISSING
 from manyone.selection.criteria import task_aucs
 from manyone.tables.answers import Answers
-from manyone.tables.frames import like
+from manyone.tables.frames import Frame, Table, like
 
 if TYPE_CHECKING:
     from manyone.tables.model import TableModel
@@ -48,8 +47,8 @@ class Evaluation:
 
 
 def evaluate_answers(
-    frame: nw.DataFrame[Any], answers: Answers, outlier: Mask, model: TableModel
-) -> Any:
+    frame: Frame, answers: Answers, outlier: Mask, model: TableModel
+) -> Table:
     """AUC, share of anomalies caught and of false alarms, over all and per task."""
     truth = outlier[answers.rows]
     rates = model.model_.alarm_rate_

@@ -103,9 +103,11 @@ def alarm_reasons(
     reasons = [np.full(len(answers.rows), "", dtype=object) for _ in range(number)]
     alarms = np.flatnonzero(answers.alarm)
     if number and len(alarms):
-        part = frame[answers.rows[alarms].tolist()]
-        found = explain_rows(model, part, answers.codes[alarms], number).sentences()
-        for texts, reason in zip(reasons, found.T, strict=False):
+        alarmed = frame[answers.rows[alarms].tolist()]
+        sentences = explain_rows(
+            model, alarmed, answers.codes[alarms], number
+        ).sentences()
+        for texts, reason in zip(reasons, sentences.T, strict=False):
             texts[alarms] = reason
     return reasons
 
@@ -115,8 +117,8 @@ def explanation_table(
 ) -> Table:
     """The most unusual columns of every row, as a table of the library it came in."""
     claims = claimed_tasks(frame, task, model.tasks_, "pooled")
-    found = explain_rows(model, frame, claims.codes, top)
-    k = found.column.shape[1]
+    explanation = explain_rows(model, frame, claims.codes, top)
+    k = explanation.column.shape[1]
     rows = np.repeat(claims.rows, k)
     columns = {
         "row": rows,
@@ -124,11 +126,13 @@ def explanation_table(
         "rank": np.tile(np.arange(1, k + 1), len(claims.rows)),
     }
     for name in ("column", "value", "expected", "share", "view", "nearest"):
-        values = getattr(found, name)
+        values = getattr(explanation, name)
         columns[name] = values.ravel() if values.ndim == 2 else np.repeat(values, k)
     if needed:
         values = model.encoder_.read(frame)
-        columns["needed"] = needed_values(model, values, claims.codes, found).ravel()
+        columns["needed"] = needed_values(
+            model, values, claims.codes, explanation
+        ).ravel()
     return like(frame, columns, rows)
 
 
@@ -156,22 +160,24 @@ def _explain_block(
     metric = reference.metric
     columns = encoder.read(frame)
     Z = encoder.encode(columns, codes)
-    own = codes
+    compared = codes
     if np.any(codes == MISSING):
         # Rows of unknown tasks are compared with the task that they are closest to.
         closest = cdist(Z, metric.mean, "cityblock").argmin(axis=1)
-        own = np.where(codes == MISSING, closest, codes)
+        compared = np.where(codes == MISSING, closest, codes)
     outside = _columns_outside(model, encoder, Z, columns)
     wild = (np.insert(outside, 0, 0.0, axis=1) > 0.0)[:, encoder.source + 1]
     # Nothing is expected from a value beyond all that was seen.
-    tame = _without(wild, Z, own, metric)
+    tame = _without(wild, Z, compared, metric)
     reasons = find_reasons(
-        metric, tame, own, encoder.source, reference.low, reference.high
+        metric, tame, compared, encoder.source, reference.low, reference.high
     )
     gain = np.maximum(reasons.gain, 0.0)
     for number in np.flatnonzero(outside.any(axis=0)):
         step = np.where(wild & (encoder.source == number), Z - reasons.expected, 0.0)
-        gain[:, number] += (metric.apply(metric.mean[own] + step, own) ** 2).sum(axis=1)
+        gain[:, number] += (
+            metric.apply(metric.mean[compared] + step, compared) ** 2
+        ).sum(axis=1)
     is_empty = np.column_stack(
         [np.isnan(columns[name].values) for name in encoder.used]
     )
@@ -179,7 +185,7 @@ def _explain_block(
     # empty, what counts is the task's own rows.
     usually_empty = np.where(
         is_empty,
-        _empty_columns(encoder, metric.mean[own]),
+        _empty_columns(encoder, metric.mean[compared]),
         _empty_columns(encoder, reasons.expected),
     )
     # An empty field that is usually empty says nothing.
@@ -188,7 +194,7 @@ def _explain_block(
     outside[silent] = 0.0
     order = np.lexsort((-gain, silent, -outside))[:, :top]
     share = gain / np.maximum(gain.sum(axis=1, keepdims=True), 1e-300)
-    scale = np.maximum(metric.scale[own], 1e-9)
+    scale = np.maximum(metric.scale[compared], 1e-9)
     deviation = np.abs(Z - reasons.expected) / scale
     words = np.empty((*order.shape, len(Words._fields)), dtype=object)
     for place in np.unique(order).tolist():
@@ -224,7 +230,7 @@ def _explain_block(
         expected_number=expected_number.astype(np.float64),
         share=np.take_along_axis(share, order, axis=1),
         view=_views(model, Z, codes, outside.max(axis=1, initial=0.0) > 0.0),
-        nearest=_nearest(reference, Z, own),
+        nearest=_nearest(reference, Z, compared),
         sentence=sentence,
     )
 
@@ -239,14 +245,14 @@ def _empty_columns(encoder: Encoder, Z: Array) -> Mask:
 
 def _without(wild: Mask, Z: Array, codes: Codes, metric: TaskWhitenings) -> Array:
     """Rows (n, D) with what their others make one expect where they are wild (n, D)."""
-    found = Z.copy()
+    tame = Z.copy()
     for task in np.unique(codes[wild.any(axis=1)]).tolist():
         rows = np.flatnonzero(codes == task)
         mean = metric.mean[task]
-        found[rows] = mean + completed(
+        tame[rows] = mean + completed(
             Z[rows] - mean, wild[rows], precision(metric, task)
         )
-    return found
+    return tame
 
 
 def _columns_outside(
@@ -287,10 +293,12 @@ def _nearest(reference: Reference, Z: Array, codes: Codes) -> Texts:
     starts = np.searchsorted(reference.codes, np.arange(len(reference.metric.mean) + 1))
     for task in np.unique(codes):
         task_rows = np.flatnonzero(codes == task)
-        own = slice(starts[task], starts[task + 1])
+        task_places = slice(starts[task], starts[task + 1])
         scale = reference.metric.scale[task]
-        distance = cdist(Z[task_rows] / scale, reference.X[own] / scale, "cityblock")
+        distance = cdist(
+            Z[task_rows] / scale, reference.X[task_places] / scale, "cityblock"
+        )
         closest = np.argsort(distance, axis=1, kind="stable")[:, :_NEAREST]
-        numbers = reference.numbers[own][closest]
+        numbers = reference.numbers[task_places][closest]
         texts[task_rows] = [", ".join(map(str, line)) for line in numbers.tolist()]
     return texts

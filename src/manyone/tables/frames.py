@@ -65,10 +65,10 @@ class Column:
         if self.levels is None:
             past = None if self.past is None else self.past[rows]
             return replace(self, values=values, past=past)
-        known = ~np.isnan(values)
-        used, numbers = np.unique(values[known].astype(np.intp), return_inverse=True)
+        is_known = ~np.isnan(values)
+        used, numbers = np.unique(values[is_known].astype(np.intp), return_inverse=True)
         values = values.copy()
-        values[known] = numbers
+        values[is_known] = numbers
         return replace(self, values=values, levels=self.levels[used])
 
     def with_values(self, values: Array) -> Column:
@@ -188,9 +188,9 @@ def names_of(names: str | int | Iterable[str | int] | None) -> list[str]:
 
 def refuse_missing_columns(frame: Frame, **roles: Sequence[str]) -> None:
     """Every column that a role names has to be there."""
-    known = set(frame.columns)
+    present = set(frame.columns)
     for role, names in roles.items():
-        lost = [name for name in names if name not in known]
+        lost = [name for name in names if name not in present]
         if lost:
             raise ValueError(
                 f"{role}: there is no column {shortlist(lost, 3)}. The columns are "
@@ -350,9 +350,11 @@ def _mixed(values: list[object]) -> Column:
 
 
 def _seconds(series: Series) -> Array:
-    if series.dtype == nw.Date:
-        series = series.cast(nw.Datetime("us"))
-    return numbers(series.dt.timestamp("ms")) / 1e3
+    """Moments as seconds since 1970 (UTC), to the millisecond; NaN where missing."""
+    moments = np.asarray(series.to_numpy(), dtype="datetime64[ms]")
+    seconds = moments.astype(np.int64) / 1e3
+    seconds[np.isnat(moments)] = np.nan
+    return seconds
 
 
 # ------------------------------------------------------------------------------------------ labels

@@ -56,12 +56,12 @@ def relations(about: Array, freedom: int) -> Array:
 
 def completed(about: Array, lost: Mask, precision: Array) -> Array:
     """Deviations from means (n, m) with the expected ones where they are lost (n, m)."""
-    found = np.where(lost, 0.0, about)
-    pull = found @ precision
+    filled = np.where(lost, 0.0, about)
+    pull = filled @ precision
     for rows, gaps, among in _lost_together(lost, precision):
         expected = np.linalg.solve(among, -pull[rows[:, None], gaps][:, :, None])
-        found[rows[:, None], gaps] = expected[:, :, 0]
-    return found
+        filled[rows[:, None], gaps] = expected[:, :, 0]
+    return filled
 
 
 def _lost_together(

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
-import narwhals.stable.v2 as nw
 import numpy as np
+from numpy.typing import NDArray
 
 from manyone._types import Array, Codes, Labels, Mask
 from manyone.alerts.evidence import LeftOut
@@ -19,15 +19,13 @@ from manyone.data.rows import MISSING
 from manyone.messages import label_text
 from manyone.tables.answers import BASES, Answers
 from manyone.tables.explain import explain_rows
-from manyone.tables.frames import (
-    like,
-    read_column,
-    times_of,
-)
+from manyone.tables.frames import Frame, Table, like, read_column, times_of
 
 if TYPE_CHECKING:
     from manyone.tables.model import TableModel
 
+Number = TypeVar("Number", bound=np.generic)
+Value = TypeVar("Value")
 #: Alarms of a block that get reasons, those farthest below their threshold first.
 MOST_EXPLAINED = 20_000
 #: Reasons for each alarm, unless more are asked for.
@@ -80,7 +78,7 @@ class ScoredBlock:
 
 def scored_block(
     model: TableModel,
-    frame: nw.DataFrame[Any],
+    frame: Frame,
     answers: Answers,
     first_row: int = 0,
     *,
@@ -132,6 +130,7 @@ def findings_of(
     ----------
     model : TableModel
     blocks : sequence of ScoredBlock
+        At least one.
     by_rate : bool
         Whether alarms were raised at the promised rate.
 
@@ -141,29 +140,31 @@ def findings_of(
     """
     names = [name for block in blocks for name in block.unknown_names]
     new_names, new_codes = np.unique(np.array(names, dtype=object), return_inverse=True)
-    codes = _joined([block.answers.codes for block in blocks], np.intp).copy()
+    answers = [block.answers for block in blocks]
+    codes = _joined(part.codes for part in answers)
     codes[codes == MISSING] = len(model.tasks_) + new_codes
-    score = _joined([block.answers.score for block in blocks])
-    alarm = _joined([block.answers.alarm for block in blocks], np.bool_)
+    score = _joined(part.score for part in answers)
+    alarm = _joined(part.alarm for part in answers)
+    counts = _joined(block.counts for block in blocks)
     alarms = np.flatnonzero(alarm)
-    has_times = len(blocks) > 0 and all(block.time is not None for block in blocks)
-    times = [block.time for block in blocks if block.time is not None]
     depth_p = np.ones(len(codes))
-    depth = _joined([block.depth for block in blocks])
+    depth = _joined(block.depth for block in blocks)
     depth_p[alarms] = model._reference().depth_pvalues(depth, codes[alarms])
     rank_p = rank_pvalues(model, score, codes)
-    counts = _joined([block.counts for block in blocks], np.bool_)
+    times = [block.time for block in blocks if block.time is not None]
+    has_times = len(times) == len(blocks)
+    n_rows = len(codes)
     rows = Rows(
-        number=_joined([block.answers.rows for block in blocks], np.intp),
+        number=_joined(part.rows for part in answers),
         task=codes,
         score=score,
-        p_value=_joined([block.answers.p_value for block in blocks]),
+        p_value=_joined(part.p_value for part in answers),
         rank_p=np.where(counts, rank_p, 1.0),
         depth_p=np.where(counts, depth_p, 1.0),
         alarm=alarm & counts,
-        leading=_spread("", [block.leading for block in blocks], alarms, len(codes)),
-        reasons=_spread((), [block.reasons for block in blocks], alarms, len(codes)),
-        notes=_spread("", [block.notes for block in blocks], alarms, len(codes)),
+        leading=_spread("", (block.leading for block in blocks), alarms, n_rows),
+        reasons=_spread((), (block.reasons for block in blocks), alarms, n_rows),
+        notes=_spread("", (block.notes for block in blocks), alarms, n_rows),
         time=_joined(times) if has_times else None,
         dated=has_times and blocks[0].dated,
     )
@@ -201,9 +202,7 @@ def tasks_of(model: TableModel, new_names: Sequence[str] = ()) -> Tasks:
     )
 
 
-def incident_table(
-    model: TableModel, frame: nw.DataFrame[Any], findings: Findings
-) -> Any:
+def incident_table(model: TableModel, frame: Frame, findings: Findings) -> Table:
     """Incidents as a table of the library that `frame` is of, most telling first."""
     incidents = findings.incidents
     labels = [*model.tasks_.tolist(), *findings.tasks.names[len(model.tasks_) :]]
@@ -245,7 +244,7 @@ def _moments(moments: Sequence[float], rows: Rows) -> Labels:
 
 def _explained(
     model: TableModel,
-    frame: nw.DataFrame[Any],
+    frame: Frame,
     answers: Answers,
     alarms: Codes,
     top: int,
@@ -259,8 +258,8 @@ def _explained(
     if len(chosen) == 0:
         return leading, reasons, notes
     explained = alarms[chosen]
-    part = frame[answers.rows[explained].tolist()]
-    why = explain_rows(model, part, answers.codes[explained], top)
+    deepest = frame[answers.rows[explained].tolist()]
+    why = explain_rows(model, deepest, answers.codes[explained], top)
     columns = why.leading()
     sentences = why.sentences().tolist()
     for number, place in enumerate(chosen.tolist()):
@@ -272,18 +271,16 @@ def _explained(
     return leading, reasons, notes
 
 
-def _depths(
-    model: TableModel, frame: nw.DataFrame[Any], answers: Answers, alarms: Codes
-) -> Array:
+def _depths(model: TableModel, frame: Frame, answers: Answers, alarms: Codes) -> Array:
     """Distances of alarmed rows from their tasks, shape (a,); 0 where none is told."""
     depth = np.zeros(len(alarms))
     codes = answers.codes[alarms]
     reference = model._reference()
     tells = (codes != MISSING) & reference.has_depth[codes]
     if tells.any():
-        part = frame[answers.rows[alarms[tells]].tolist()]
+        alarmed = frame[answers.rows[alarms[tells]].tolist()]
         encoder = model.encoder_
-        Z = encoder.encode(encoder.read(part), codes[tells])
+        Z = encoder.encode(encoder.read(alarmed), codes[tells])
         depth[tells] = reference.depths(Z, codes[tells])
     return depth
 
@@ -298,9 +295,7 @@ def rank_pvalues(model: TableModel, score: Array, codes: Codes) -> Array:
     return p
 
 
-def _times(
-    model: TableModel, frame: nw.DataFrame[Any]
-) -> tuple[Array | None, bool, str]:
+def _times(model: TableModel, frame: Frame) -> tuple[Array | None, bool, str]:
     """Time of each row (n,), whether times are dates, and why there are none."""
     if model.time is None:
         return None, False, ""
@@ -336,12 +331,14 @@ def _units(steps: Array) -> Array:
     return np.maximum(units, 0.1 * usual)
 
 
-def _joined(parts: Sequence[Labels], dtype: Any = np.float64) -> Any:
-    """Arrays one after the other; an empty one where there are none."""
-    return np.concatenate([np.empty(0, dtype=dtype), *parts]).astype(dtype, copy=False)
+def _joined(parts: Iterable[NDArray[Number]]) -> NDArray[Number]:
+    """Arrays one after the other."""
+    return np.concatenate([*parts])
 
 
-def _spread(nothing: Any, parts: Sequence[list[Any]], places: Codes, n: int) -> Any:
+def _spread(
+    nothing: Value, parts: Iterable[list[Value]], places: Codes, n: int
+) -> tuple[Value, ...]:
     """A tuple of n values: those of the parts at the places, `nothing` elsewhere."""
     values = [nothing] * n
     joined = [value for part in parts for value in part]

@@ -100,11 +100,15 @@ class NumberMap:
 
 def apply_numbers(maps: Sequence[NumberMap], values: Array) -> Array:
     """Coordinates (n, p) of columns of numbers (n, p), a map for each; NaN where missing."""
-    ends = np.array([(one.knots[0], one.knots[-1]) for one in maps]).T
-    slopes = np.array([one.slopes for one in maps]).T
+    ends = np.array(
+        [(number_map.knots[0], number_map.knots[-1]) for number_map in maps]
+    ).T
+    slopes = np.array([number_map.slopes for number_map in maps]).T
     coordinates = np.empty_like(values)
-    for column, one in enumerate(maps):
-        coordinates[:, column] = np.interp(values[:, column], one.knots, one.scores)
+    for column, number_map in enumerate(maps):
+        coordinates[:, column] = np.interp(
+            values[:, column], number_map.knots, number_map.scores
+        )
     rows, columns = np.nonzero((values < ends[0]) | (values > ends[1]))
     far = values[rows, columns]
     low, high = ends[:, columns]
@@ -113,7 +117,7 @@ def apply_numbers(maps: Sequence[NumberMap], values: Array) -> Array:
         beyond += np.maximum(far - high, 0.0) * slopes[1, columns]
         coordinates[rows, columns] += beyond
     np.clip(coordinates, -_FARTHEST, _FARTHEST, out=coordinates)
-    missing = np.array([one.infinite for one in maps])
+    missing = np.array([number_map.infinite for number_map in maps])
     if missing.any():
         coordinates[:, missing] = np.where(
             np.isinf(values[:, missing]), np.nan, coordinates[:, missing]
@@ -204,12 +208,12 @@ class DateMap:
     @classmethod
     def learn(cls, values: Array) -> DateMap:
         """The cycles that a column of seconds (n,) goes through."""
-        known = values[~np.isnan(values)]
-        span = np.ptp(known) if len(known) else 0.0
+        dates = values[~np.isnan(values)]
+        span = np.ptp(dates) if len(dates) else 0.0
         periods = [
             period
             for period, parts in _PARTS.items()
-            if span > period and np.ptp(known // (period / parts) % parts) > 0
+            if span > period and np.ptp(dates // (period / parts) % parts) > 0
         ]
         return cls(np.array(periods))
 

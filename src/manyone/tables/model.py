@@ -410,11 +410,11 @@ class TableModel(OutlierMixin, BaseEstimator):
         p : ndarray of shape (S,)
         """
         answers = self._answers(table)
-        known = answers.codes != MISSING
-        codes = answers.codes[known]
+        is_known = answers.codes != MISSING
+        codes = answers.codes[is_known]
         present = np.unique(codes)
         calibration = self.model_.calibration_
-        p = left_out_pvalues(calibration, answers.score[known], codes, present)
+        p = left_out_pvalues(calibration, answers.score[is_known], codes, present)
         return self.tasks_[present], p
 
     def _answers(self, table: Table) -> Answers:

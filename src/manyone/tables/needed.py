@@ -22,7 +22,7 @@ _HALVED = 40
 
 
 def needed_values(
-    model: TableModel, columns: Columns, codes: Codes, found: Explanation
+    model: TableModel, columns: Columns, codes: Codes, explanation: Explanation
 ) -> Array:
     """Values at which the verdict on rows would change, all other columns as they are.
 
@@ -33,7 +33,7 @@ def needed_values(
         Of the rows.
     codes : ndarray of shape (n,)
         Numbers of their tasks, -1 where one was never seen.
-    found : Explanation
+    explanation : Explanation
         Of the rows, with k columns each.
 
     Returns
@@ -43,27 +43,32 @@ def needed_values(
         without an alarm would raise one, and a row with an alarm would raise none. NaN
         where there is none, or the column holds no numbers.
     """
-    needed = np.full(found.column.shape, np.nan)
+    needed = np.full(explanation.column.shape, np.nan)
     if len(needed) == 0:
         return needed
     verdict = _alarms(model, columns, codes)
-    start = np.where(np.isnan(found.number), found.expected_number, found.number)
+    start = np.where(
+        np.isnan(explanation.number), explanation.expected_number, explanation.number
+    )
     decisions = {each.name: each for each in model.encoder_.decisions}
-    for name in np.unique(found.column.astype(str)).tolist():
-        rows, ranks = np.nonzero((found.column == name) & np.isfinite(start))
+    for name in np.unique(explanation.column.astype(str)).tolist():
+        rows, ranks = np.nonzero((explanation.column == name) & np.isfinite(start))
         if len(rows) == 0:
             continue
-        part = {key: column.take(rows) for key, column in columns.items()}
+        rows_columns = {key: column.take(rows) for key, column in columns.items()}
 
         def changes(
-            values: Array, part: Columns = part, rows: Codes = rows, name: str = name
+            values: Array,
+            rows_columns: Columns = rows_columns,
+            rows: Codes = rows,
+            name: str = name,
         ) -> Mask:
-            other = {**part, name: part[name].with_values(values)}
-            return _alarms(model, other, codes[rows]) != verdict[rows]
+            changed = {**rows_columns, name: rows_columns[name].with_values(values)}
+            return _alarms(model, changed, codes[rows]) != verdict[rows]
 
         high = decisions[name].high
         unit = max(high - decisions[name].low, 1e-12 * abs(high), 1e-300)
-        expected = found.expected_number[rows, ranks]
+        expected = explanation.expected_number[rows, ranks]
         needed[rows, ranks] = _closest_change(
             changes, start[rows, ranks], expected, unit
         )

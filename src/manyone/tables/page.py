@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
-import narwhals.stable.v2 as nw
 import numpy as np
 
 from manyone._types import Array, Codes
@@ -21,7 +20,7 @@ from manyone.models.resemblance import Resemblance
 from manyone.page.fleet import Drift, FleetReport, Relations, moment
 from manyone.page.fleet_page import fleet_page
 from manyone.page.html import Cell, Row, Table
-from manyone.tables.frames import read_column
+from manyone.tables.frames import Frame, read_column
 from manyone.tables.incidents import (
     MOST_EXPLAINED,
     findings_of,
@@ -131,10 +130,10 @@ def _silent(findings: Findings | None) -> tuple[tuple[str, str], ...]:
     if findings is None or findings.rows.time is None:
         return ()
     rows = findings.rows
-    found = silent_tasks(rows.task, findings.rows.time, LEVEL)
+    silent = silent_tasks(rows.task, findings.rows.time, LEVEL)
     return tuple(
-        (findings.tasks.names[one.task], moment(one.latest, rows.dated))
-        for one in found
+        (findings.tasks.names[each.task], moment(each.latest, rows.dated))
+        for each in silent
     )
 
 
@@ -149,9 +148,7 @@ def _unexplained(findings: Findings) -> str:
     )
 
 
-def _gaps(
-    model: TableModel, frame: nw.DataFrame[Any], findings: Findings
-) -> tuple[str, ...]:
+def _gaps(model: TableModel, frame: Frame, findings: Findings) -> tuple[str, ...]:
     """Sentences about columns that are missing more often than in training."""
     if not model.training_.has_values:
         return ()
@@ -165,7 +162,7 @@ def _gaps(
 
 def _column_gaps(
     model: TableModel,
-    frame: nw.DataFrame[Any],
+    frame: Frame,
     codes: Codes,
     trained_codes: Codes,
     n_tasks: int,
@@ -188,7 +185,7 @@ def _relations(model: TableModel) -> Relations | None:
     learned = [view for view in views.values() if "structure_" in view.can.learns]
     if not learned or len(model.tasks_) < 2:
         return None
-    structure = learned[0].solution_.learned["structure"]
+    structure = cast("Resemblance | Array", learned[0].solution_.learned["structure"])
     first, second = _strongest(structure, len(model.tasks_))
     there = _entries(structure, first, second)
     back = _entries(structure, second, first)
@@ -201,7 +198,7 @@ def _relations(model: TableModel) -> Relations | None:
     return Relations(first[is_strong], second[is_strong], weight[is_strong], meaning)
 
 
-def _strongest(structure: Any, n_tasks: int) -> Codes:
+def _strongest(structure: Resemblance | Array, n_tasks: int) -> Codes:
     """Pairs (2, p) of tasks, the strongest relations of each, every pair once."""
     if isinstance(structure, Resemblance) and n_tasks > _ALL_PAIRS:
         pairs = structure.strongest(_NEAREST)
@@ -215,7 +212,7 @@ def _strongest(structure: Any, n_tasks: int) -> Codes:
     return np.unique(np.sort(pairs, axis=0), axis=1)
 
 
-def _entries(structure: Any, lines: Codes, columns: Codes) -> Array:
+def _entries(structure: Resemblance | Array, lines: Codes, columns: Codes) -> Array:
     if isinstance(structure, Resemblance):
         return structure.entries(lines, columns)
     return np.asarray(structure[lines, columns])

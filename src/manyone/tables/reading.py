@@ -196,8 +196,8 @@ class TrainingTable:
     def normal(self) -> tuple[Columns, Codes, int]:
         """Columns and tasks of the rows that are not known to be abnormal; number of tasks."""
         tasks, codes = encode(self.labels)
-        kept = np.flatnonzero(~self.outlier)
-        return self.take(kept).columns, codes[kept], len(tasks)
+        rows = np.flatnonzero(~self.outlier)
+        return self.take(rows).columns, codes[rows], len(tasks)
 
     def given(self, part: float = 1.0) -> dict[str, Any]:
         """What an estimator's `fit` is told about the rows, which are a part of all rows."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from manyone.messages import shortlist
 from manyone.tables.errors import TableError
@@ -24,7 +24,7 @@ def names_of_columns(model: TableModel) -> list[str]:
 
 
 def table_of_records(
-    records: Sequence[dict[str, Any]], names: Iterable[str]
+    records: Sequence[Mapping[str, object]], names: Iterable[str]
 ) -> pl.DataFrame:
     """A table of some columns.
 
@@ -51,7 +51,7 @@ def table_of_records(
     )
 
 
-def _column(name: str, values: list[Any]) -> pl.Series:
+def _column(name: str, values: list[object]) -> pl.Series:
     """A column of numbers, of booleans, or else of texts."""
     import polars as pl
 

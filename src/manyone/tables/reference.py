@@ -57,11 +57,11 @@ class Reference:
         codes = find(training.labels, model.tasks_)[0]
         X = model.encoder_.encode(training.columns, codes)
         normal = np.flatnonzero(~training.outlier)
-        kept = normal[np.argsort(codes[normal], kind="stable")]
-        X = X[kept]
-        codes = codes[kept]
+        rows = normal[np.argsort(codes[normal], kind="stable")]
+        X = X[rows]
+        codes = codes[rows]
         metric = task_whitenings(X, codes, np.ones(len(X)), len(model.tasks_), *_PRIORS)
-        numbers = training.numbers[kept]
+        numbers = training.numbers[rows]
         return cls(X, codes, numbers, metric, X.min(axis=0), X.max(axis=0))
 
     def without_rows(self) -> Reference:

@@ -108,11 +108,11 @@ def kept_rows(
     """
     step = KeepRows(roles, ignore)
     past = None if span is None else TrainingPast(roles, ignore, span)
-    kept: KeptRows | None = _sweep(table, past)(step)
-    if kept is None:
+    merged: KeptRows | None = _sweep(table, past)(step)
+    if merged is None:
         raise ValueError("table has no rows.")
-    rows = sampled(kept.rows)
-    return replace(rows, columns=interpreted(rows.columns, sorted(kept.written)))
+    rows = sampled(merged.rows)
+    return replace(rows, columns=interpreted(rows.columns, sorted(merged.written)))
 
 
 def _sweep(table: Table, past: TrainingPast | None) -> Sweep:
@@ -197,8 +197,8 @@ def limited(rows: TrainingTable) -> TrainingTable:
     copies[firsts] = np.add.reduceat(rows.copies[order], starts)
     places = np.arange(len(firsts)) - np.searchsorted(strata[firsts], strata[firsts])
     chosen = firsts[places < quota]
-    kept = np.sort(np.concatenate([np.flatnonzero(~is_large), chosen]))
-    return replace(rows, copies=copies).take(kept)
+    rows_kept = np.sort(np.concatenate([np.flatnonzero(~is_large), chosen]))
+    return replace(rows, copies=copies).take(rows_kept)
 
 
 def drawn_copies(rows: TrainingTable) -> TrainingTable:
@@ -226,10 +226,10 @@ def drawn_copies(rows: TrainingTable) -> TrainingTable:
         _warn_of_missed_copies(rows.take(places), is_frequent)
         if (copies == 1.0).all() and len(places) == quota:
             continue
-        others = copies[~is_frequent].sum()
+        rare_copies = copies[~is_frequent].sum()
         shares = copies.copy()
-        if others:
-            shares[~is_frequent] *= (total - copies[is_frequent].sum()) / others
+        if rare_copies:
+            shares[~is_frequent] *= (total - copies[is_frequent].sum()) / rare_copies
         reached = np.cumsum(shares)
         points = (np.arange(quota) + 0.5) * reached[-1] / quota
         drawn = np.searchsorted(reached, points, side="right")

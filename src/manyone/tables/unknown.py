@@ -58,10 +58,10 @@ class UnknownTasks:
         """
         tasks = np.unique(codes, return_inverse=True)[1]
         if len(X) > _MOST_ROWS:
-            kept = np.linspace(0, len(X) - 1, _MOST_ROWS).round().astype(np.intp)
-            X = X[kept]
-            tasks = tasks[kept]
-            lost = lost[kept]
+            evenly = np.linspace(0, len(X) - 1, _MOST_ROWS).round().astype(np.intp)
+            X = X[evenly]
+            tasks = tasks[evenly]
+            lost = lost[evenly]
         nearest = np.empty(len(X))
         for part in row_blocks(len(X), len(X)):
             distance = cdist(X[part], X, "cityblock")

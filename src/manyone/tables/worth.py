@@ -100,8 +100,8 @@ class Worth:
         alarms = np.flatnonzero(answers.alarm)
         if len(alarms) == 0:
             return taken
-        part = frame[answers.rows[alarms].tolist()]
-        why = explain_rows(model, part, answers.codes[alarms], _TOP)
+        alarmed = frame[answers.rows[alarms].tolist()]
+        why = explain_rows(model, alarmed, answers.codes[alarms], _TOP)
         rank = why.tells.argmax(axis=1)[:, None]
         expected = np.take_along_axis(why.expected_number, rank, axis=1)[:, 0]
         step = np.take_along_axis(why.number, rank, axis=1)[:, 0] - expected
