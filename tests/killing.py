@@ -190,7 +190,7 @@ def kill_commands(kills, rng):
 
 def unfinished_files():
     """What is being written, or was when it was killed."""
-    return [*Path().glob("*.part"), *Path().glob(".*.part")]
+    return [path for path in Path().iterdir() if path.suffix == ".part"]
 
 
 # ---------------------------------------------------------------------------------- watch
