@@ -209,11 +209,11 @@ def _explain_block(
             reasons.expected[rows, own_places],
             usually_empty[rows, place],
         )
-        past = carried(frame, name)
-        if isinstance(column_map, PastMap) and past is not None:
+        if isinstance(column_map, PastMap):
+            past = carried(frame, [name])[rows, 0]
             worst = deviation[rows, own_places].argmax(axis=1)
             blamed = [column_map.parts[part] for part in worst.tolist()]
-            about_past = past_words(name, column.values, past[rows], blamed)
+            about_past = past_words(name, column.values, past, blamed)
             column_words = [
                 plain if unusual is None or empty else unusual
                 for plain, unusual, empty in zip(

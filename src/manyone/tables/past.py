@@ -110,18 +110,18 @@ class TablePast:
             Whether rows that are older than rows of an earlier call are refused. If not,
             rows are taken as they come: an older one is as late as the latest before it.
         """
-        known = self.of_tasks(encode(joined_labels(self.tasks, labels))[0])
-        codes = find(labels, known.tasks)[0]
+        tasks, codes = encode(labels)
+        before = self.of_tasks(tasks)
         has_task = np.flatnonzero(codes != MISSING)
         own = codes[has_task]
         when = times[has_task]
         if not in_order:
-            begin = np.where(known.is_begun, known.past.time, -np.inf)
+            begin = np.where(before.is_begun, before.past.time, -np.inf)
             when = np.where(np.isnan(when), when, _latest_so_far(own, when, begin))
-        fresh = known.past.continued(own, when)
-        begun = np.flatnonzero(known.is_begun)
-        fresh.put(begun, known.past.take(begun))
-        is_late = known.is_begun[own] & (when < known.past.time[own])
+        fresh = before.past.continued(own, when)
+        begun = np.flatnonzero(before.is_begun)
+        fresh.put(begun, before.past.take(begun))
+        is_late = before.is_begun[own] & (when < before.past.time[own])
         if is_late.any():
             row = int(has_task[np.argmax(is_late)])
             raise TableError(
@@ -130,15 +130,26 @@ class TablePast:
                 row=row,
                 remedy="Sort the table by its time, or fit with history=None.",
             )
-        found, after = past_columns(X[has_task], own, when, fresh, self.span)
-        columns = found
+        columns, after = past_columns(X[has_task], own, when, fresh, self.span)
         if len(has_task) < len(X):
-            columns = PastColumns(*(np.where(np.isnan(X), np.nan, 0.0) for _ in found))
-            for values, part in zip(columns, found, strict=True):
+            parts = columns
+            columns = PastColumns(*(np.where(np.isnan(X), np.nan, 0.0) for _ in parts))
+            for values, part in zip(columns, parts, strict=True):
                 values[has_task] = part
-        is_begun = known.is_begun.copy()
-        is_begun[own] = True
-        return columns, replace(known, past=after, is_begun=is_begun)
+        is_begun = np.ones(len(tasks), dtype=bool)
+        ended = replace(before, past=after, is_begun=is_begun)
+        return columns, self._moved_on(ended)
+
+    def _moved_on(self, ended: TablePast) -> Self:
+        """The same, where some tasks, known or new, have ended with something else."""
+        tasks = self.tasks
+        if np.any(find(ended.tasks, tasks)[0] == MISSING):
+            tasks = encode(joined_labels(tasks, ended.tasks))[0]
+        after = self.of_tasks(tasks)
+        places = find(ended.tasks, tasks)[0]
+        after.past.put(places, ended.past)
+        after.is_begun[places] = ended.is_begun
+        return after
 
 
 def _latest_so_far(codes: Codes, times: Array, begin: Array) -> Array:
@@ -153,9 +164,9 @@ def _latest_so_far(codes: Codes, times: Array, begin: Array) -> Array:
     return latest
 
 
-def hidden_names(name: str) -> list[str]:
-    """Names under which a frame carries what was made from the past of a column."""
-    return [f"{name}{_MARK}{part}" for part in PastColumns._fields]
+def hidden_names(names: Iterable[str]) -> list[str]:
+    """Names under which a frame carries what was made from the past of columns."""
+    return [f"{name}{_MARK}{part}" for name in names for part in PastColumns._fields]
 
 
 def is_hidden(name: str) -> bool:
@@ -165,17 +176,14 @@ def is_hidden(name: str) -> bool:
 
 def with_columns(frame: Frame, names: Sequence[str], made: PastColumns) -> Frame:
     """A frame that carries columns made from the past of some of its columns."""
-    series = [
-        nw.new_series(
-            hidden,
-            np.ascontiguousarray(values[:, place]),
-            nw.Float64,
-            backend=frame.implementation,
-        )
-        for place, name in enumerate(names)
-        for hidden, values in zip(hidden_names(name), made, strict=True)
-    ]
-    return frame.with_columns(*series) if series else frame
+    new_names = hidden_names(names)
+    values = np.stack(made, axis=-1).reshape(len(frame), len(new_names))
+    hidden = nw.from_numpy(values, new_names, backend=frame.implementation)
+    if frame.implementation.is_pandas_like():
+        native = hidden.to_native()
+        native.index = frame.to_native().index
+        hidden = as_table(native)
+    return nw.concat([frame, hidden], how="horizontal")
 
 
 def carries_past(frame: Frame) -> bool:
@@ -183,22 +191,23 @@ def carries_past(frame: Frame) -> bool:
     return any(is_hidden(name) for name in frame.columns)
 
 
-def carried(frame: Frame, name: str) -> Array | None:
-    """What a frame carries of the past of a column, (n, 3); None where it has none."""
-    names = hidden_names(name)
-    if names[0] not in frame.columns:
-        return None
-    return np.column_stack([frame.get_column(each).to_numpy() for each in names])
+def carried(frame: Frame, names: Sequence[str]) -> Array:
+    """What a frame carries of the past of columns, (n, p, 3); see `PastColumns`."""
+    values = frame.select(hidden_names(names)).to_numpy()
+    return values.reshape(len(frame), len(names), len(PastColumns._fields))
 
 
 def add_past(columns: Columns, frame: Frame) -> Columns:
     """Columns with what a frame carries of their past: differences and swings."""
-    found = dict(columns)
-    for name, column in columns.items():
-        past = carried(frame, name)
-        if past is not None:
-            found[name] = replace(column, past=past[:, :2])
-    return found
+    hidden = set(filter(is_hidden, frame.columns))
+    names = [name for name in columns if hidden_names([name])[0] in hidden]
+    if not names:
+        return columns
+    past = carried(frame, names)
+    return columns | {
+        name: replace(columns[name], past=past[:, place, :2])
+        for place, name in enumerate(names)
+    }
 
 
 def known_times(frame: Frame, name: str) -> Array:
