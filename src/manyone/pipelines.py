@@ -115,7 +115,8 @@ class TaskPipeline(Delegating, OutlierMixin, BaseComposition):
         """Fit the transformers, then the estimator; see its `fit`.
 
         Transformers that want the time of rows (:class:`~manyone.TaskHistory`) get
-        `time`, or a column of that name, which later frames then have, too.
+        `time`, or a column of that name, which later frames then have, too. Arrays
+        come with their times: ``predict(X, task=task, time=time)``.
         """
         last = self._last_step()
         roles = {"task": task, "outlier": outlier, "groups": groups, "time": time}
@@ -350,13 +351,17 @@ class TaskPipeline(Delegating, OutlierMixin, BaseComposition):
         self._set_params("steps", **params)
         return self
 
-    def rows_for_model(self, X: object, *, task: object = None) -> Any:
+    def rows_for_model(
+        self, X: object, *, task: object = None, time: object = None
+    ) -> Any:
         """Rows as the estimator gets them, after all transformers."""
-        return self._prepared(X, task=task)["X"]
+        return self._prepared(X, task=task, time=time)["X"]
 
-    def _prepared(self, X: object, **roles: object) -> dict[str, object]:
+    def _prepared(
+        self, X: object, time: object = None, **roles: object
+    ) -> dict[str, object]:
         check_is_fitted(self)
-        X, time, *values = split_labels(X, self.label_columns_, time=None, **roles)
+        X, time, *values = split_labels(X, self.label_columns_, time=time, **roles)
         roles = dict(zip(roles, values, strict=True))
         if in_memory(X) and number_of(X) == 0:  # transformers refuse to have no rows
             return {**roles, "X": np.empty((0, self.model_.n_features_in_))}
@@ -365,7 +370,7 @@ class TaskPipeline(Delegating, OutlierMixin, BaseComposition):
             X = step.transform(X, **asked(step, "transform", **metadata))
         return {**roles, "X": X}
 
-    def score_tasks(self, X: object) -> Array:
+    def score_tasks(self, X: object, *, time: object = None) -> Array:
         """Score of every row against every task, shape (n, T).
 
         Where a transformer wants to know the task, rows are transformed once for each.
@@ -374,17 +379,17 @@ class TaskPipeline(Delegating, OutlierMixin, BaseComposition):
         if not any(
             asked(step, "transform", task=self.tasks_) for _, step in self.steps_
         ):
-            return super().score_tasks(X)
+            return super().score_tasks(X, time=time)
         columns = [
-            self.score_samples(X, task=np.repeat(label, number_of(X)))
+            self.score_samples(X, task=np.repeat(label, number_of(X)), time=time)
             for label in self.tasks_
         ]
         return np.column_stack(columns)
 
-    def predict_task(self, X: object) -> Labels:
+    def predict_task(self, X: object, *, time: object = None) -> Labels:
         """The task that accepts a row best, or none, shape (n,)."""
         self._inner._check_calibrated()
-        return self._inner._best_task(self.score_tasks(X))
+        return self._inner._best_task(self.score_tasks(X, time=time))
 
     def enroll(self, X: object, *, task: object = None, **given: object) -> Self:
         """Add rows of known tasks, or new tasks, where the estimator can; see its `enroll`."""
@@ -432,14 +437,14 @@ class TaskPipeline(Delegating, OutlierMixin, BaseComposition):
         return self
 
     def explain(
-        self, X: object, *, task: object = None, top: int = 3
+        self, X: object, *, task: object = None, time: object = None, top: int = 3
     ) -> dict[str, Labels]:
         """Which columns make each row unusual for its task.
 
         Parameters
         ----------
         X : array-like or data frame of shape (n, d)
-        task : array-like of shape (n,) or str or None
+        task, time : array-like of shape (n,) or str or None
         top : int, default=3
 
         Returns
@@ -452,7 +457,7 @@ class TaskPipeline(Delegating, OutlierMixin, BaseComposition):
             landmarks compares with a sample of its rows, all of up to 16,384.
         """
         training = self._reference()
-        X, task, time = split_labels(X, self.label_columns_, task=task, time=None)
+        X, task, time = split_labels(X, self.label_columns_, task=task, time=time)
         normal = training.take(np.flatnonzero(~training.outlier))
         rows = np.asarray(normal.X, dtype=np.float64)
         codes = normal.codes

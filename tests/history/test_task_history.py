@@ -89,6 +89,38 @@ def test_a_pipeline_hands_the_time_on_by_the_name_of_its_column():
     np.testing.assert_allclose(model.score_samples(later), expected)
 
 
+def test_a_pipeline_takes_the_times_of_arrays():
+    rows = frame_in_time()
+    later = frame_in_time(start=200)
+    named = make_pipeline(TaskHistory(), IndependentOCKSR(alarm_rate=0.2))
+    named.fit(rows, task="pump", time="when")
+    model = make_pipeline(TaskHistory(), IndependentOCKSR(alarm_rate=0.2))
+    X, given = as_arrays(rows)
+    model.fit(X, **given)
+    Z, in_time = as_arrays(later)
+    methods = ("score_samples", "decision_function", "predict", "pvalues", "explain")
+    for method in methods:
+        expected = getattr(named, method)(later)
+        found = getattr(model, method)(Z, **in_time)
+        if method == "explain":
+            expected, found = expected["share"], found["share"]
+        np.testing.assert_allclose(found, expected)
+    tasks, p = model.pvalues_together(Z, **in_time)
+    np.testing.assert_array_equal(tasks, named.pvalues_together(later)[0])
+    np.testing.assert_allclose(p, named.pvalues_together(later)[1])
+    # Without times nobody knows what came before.
+    alone = model.score_samples(Z, task=in_time["task"])
+    assert np.abs(alone - named.score_samples(later)).max() > 1e-6
+    again = make_pipeline(TaskHistory(), IndependentOCKSR(alarm_rate=0.2))
+    np.testing.assert_array_equal(again.fit_predict(X, **given), named.predict(rows))
+
+
+def as_arrays(frame):
+    values = frame.drop(columns=["pump", "when"]).to_numpy()
+    given = {"task": frame["pump"].to_numpy(), "time": frame["when"].to_numpy()}
+    return values, given
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [

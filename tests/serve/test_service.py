@@ -9,6 +9,7 @@ import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
 
+import numpy as np
 import polars as pl
 import pytest
 from starlette import testclient
@@ -175,6 +176,43 @@ def test_the_store_of_watch_is_shown_while_it_is_written(fleet, tmp_path, monkey
         )
     (tmp_path / "s").write_text("nonsense")
     sentence_of(client.get("/incidents"), 503)
+
+
+def test_rows_come_after_what_watch_has_seen_last(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    walk = 50.0 + np.cumsum(rng.normal(size=(3, 160)), axis=1).ravel()
+    table = pl.DataFrame(
+        {
+            "pump": np.repeat(["a", "b", "c"], 160),
+            "when": np.tile(np.arange(160), 3),
+            "flow": walk,
+        }
+    )
+    model = TableModel(
+        "pump", time="when", history=12, anomalies="faults", method="default"
+    )
+    model.fit(table.filter(pl.col("when") < 120))
+    save(model, "pumps.manyone")
+    seen = table.filter(pl.col("when").is_between(120, 150))
+    seen.sort("when").write_csv("seen.csv")
+    new = table.filter(pl.col("when") > 150)
+    after_training = model.score(new)["score"].to_list()
+    after_seen = model.score(table.filter(pl.col("when") >= 120)).filter(
+        table.filter(pl.col("when") >= 120)["when"] > 150
+    )["score"]
+    client = testclient.TestClient(make_app(model, state=tmp_path / "s"))
+    first = columns_of(client.post("/score", json=new.to_dicts()))
+    assert first["score"].to_list() == pytest.approx(after_training)
+    assert main(["watch", "pumps.manyone", "seen.csv", "--state", "s"]) == 0
+    for _ in range(2):  # nothing is kept of a request
+        second = columns_of(client.post("/score", json=new.to_dicts()))
+        assert second["score"].to_list() == pytest.approx(after_seen.to_list())
+    assert after_training != pytest.approx(after_seen.to_list())
+    other = model.set_params(history=5).fit(table)
+    client = testclient.TestClient(make_app(other, state=tmp_path / "s"))
+    sent = client.post("/score", json=new.to_dicts())
+    assert "another model" in sentence_of(sent, 503)
 
 
 # --- A real server.

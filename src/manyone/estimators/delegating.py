@@ -25,6 +25,8 @@ def _asked(method: Callable[..., Answer]) -> Callable[..., Answer]:
     @wraps(method)
     def ask(holder: Delegating, X: object, **options: object) -> Answer:
         labels = {role: options.pop(role, None) for role in roles}
+        if "time" in options:
+            labels["time"] = options.pop("time")
         inner: Callable[..., Answer] = getattr(holder._inner, method.__name__)
         return inner(**holder._prepared(X, **labels), **options)
 
@@ -41,7 +43,10 @@ class Delegating:
 
     @abstractmethod
     def _prepared(self, X: object, **roles: object) -> dict[str, object]:
-        """``X`` and roles (task, ...) as the estimator inside takes them, columns split off."""
+        """``X`` and roles (task, ...) as the estimator inside takes them, columns split off.
+
+        A pipeline also takes the ``time`` of rows, for its transformers.
+        """
 
     @abstractmethod
     def fit(self, X: object, y: object = None, *, task: object = None) -> Self:
@@ -51,7 +56,9 @@ class Delegating:
         self, X: object, y: object = None, *, task: object = None, **roles: object
     ) -> NDArray[np.int_]:
         """Fit (see `fit` for what else may be given), then predict the same rows, shape (n,)."""
-        return self.fit(X, y, task=task, **roles).predict(X, task=task)
+        self.fit(X, y, task=task, **roles)
+        in_time = {role: roles[role] for role in roles.keys() & {"time"}}
+        return self.predict(X, task=task, **in_time)
 
     score_samples = _asked(OneClassEstimator.score_samples)
     decision_function = _asked(OneClassEstimator.decision_function)
@@ -62,11 +69,11 @@ class Delegating:
     predict_task = _asked(OneClassEstimator.predict_task)
 
     def pvalues_together(
-        self, X: object, *, task: object = None
+        self, X: object, *, task: object = None, **roles: object
     ) -> tuple[Labels, Array]:
         """Tasks in `X` (S,), and the p-value of all rows of each together (S,)."""
         self._inner._check_calibrated()
-        rows = self._prepared(X, task=task)
+        rows = self._prepared(X, task=task, **roles)
         return self._inner._pvalues_together(**rows, source=self.together_source_)
 
     @property
@@ -74,14 +81,14 @@ class Delegating:
         """What `pvalues_together` compares new rows with."""
         return self._inner.together_source_
 
-    def view_scores(self, X: object, *, task: object = None) -> Array:
+    def view_scores(self, X: object, *, task: object = None, **roles: object) -> Array:
         """How abnormal each row looks in each view of a combined estimator, shape (n, V)."""
         model = self._inner
         if not isinstance(model, CombinedOneClass):
             raise AttributeError(
                 f"A {type(model).__name__} has no views: only CombinedOneClass has."
             )
-        return model.view_scores(**self._prepared(X, task=task))
+        return model.view_scores(**self._prepared(X, task=task, **roles))
 
     def recalibrate(self, alarm_rate: float) -> Self:
         """Promise another alarm rate; nothing is refitted."""
@@ -89,12 +96,16 @@ class Delegating:
         return self
 
     def calibrate(
-        self, X: object, *, task: object = None, sample_weight: object = None
+        self,
+        X: object,
+        *,
+        task: object = None,
+        sample_weight: object = None,
+        **roles: object,
     ) -> Self:
         """Set the thresholds from held-out normal rows."""
-        self._inner.calibrate(
-            **self._prepared(X, task=task), sample_weight=sample_weight
-        )
+        rows = self._prepared(X, task=task, **roles)
+        self._inner.calibrate(**rows, sample_weight=sample_weight)
         return self
 
     @property

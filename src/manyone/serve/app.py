@@ -21,6 +21,8 @@ from manyone import __version__
 from manyone.alerts.metrics import Metric, prometheus_text
 from manyone.serve.body import MOST_BYTES, RequestError, rows_of_body
 from manyone.tables import TableModel
+from manyone.tables.frames import as_table
+from manyone.tables.past import TablePast
 from manyone.watch.database import StoreError
 from manyone.watch.incidents import incidents_of
 from manyone.watch.store import read_store
@@ -74,8 +76,9 @@ class _Service:
         begin = time.perf_counter()
         try:
             rows = rows_of_body(self._model, body, content_type)
+            frame, _ = self._model.with_past(as_table(rows), self._past())
             scores: pl.DataFrame = self._model.score(
-                rows, explain=explain, unknown=unknown
+                frame.to_native(), explain=explain, unknown=unknown
             )
         except RequestError:
             self._refused()
@@ -89,6 +92,15 @@ class _Service:
             self.served.alarms += int(scores["alarm"].sum())
             self.served.seconds += time.perf_counter() - begin
         return scores
+
+    def _past(self) -> TablePast | None:
+        """What the rows of the store have ended with, where the model asks for it."""
+        if self._state is None or self._model.training_.past is None:
+            return None
+        if not self._state.exists():  # before the first rows that watch has seen
+            return None
+        with read_store(self._state) as store:
+            return store.past(self._model)
 
     def _refused(self) -> None:
         with self._lock:

@@ -264,6 +264,28 @@ class Store:
         state.memory = StoredRows(self, estimator_of(model).tasks_.tolist())
         return Monitor(model, state=state)
 
+    def past(self, model: TableModel) -> TablePast | None:
+        """What the rows so far have ended with, for rows that come after them.
+
+        None where no row has come, and where the model does not look at the past.
+
+        Raises
+        ------
+        StoreError
+            If another model has filled the store.
+        """
+        state = self._saved_state()
+        if state is None:
+            return None
+        known = model.training_.past
+        if (state.past is None) != (known is None):
+            raise StoreError(f"{self.path} is of another model.")
+        if state.past is None or known is None:
+            return None
+        if (state.past.names, state.past.span) != (known.names, known.span):
+            raise StoreError(f"{self.path} is of another model.")
+        return state.past.ended()
+
     def _saved_state(self) -> MonitorState | None:
         """The state of the monitor as it was saved."""
         saved = self.execute("SELECT state FROM monitor").fetchone()
