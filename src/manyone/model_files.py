@@ -56,8 +56,8 @@ from manyone.tables.maps import (
     number_maps,
 )
 from manyone.tables.past import TablePast
-from manyone.tables.reading import TrainingTable
 from manyone.tables.reference import Reference
+from manyone.tables.training import TrainingTable
 from manyone.tables.unknown import UnknownTasks
 
 #: What files of models hold.

@@ -27,7 +27,6 @@ from manyone.cli.models import (
     Model,
     Sql,
     about,
-    check_limit,
     check_rate,
     chosen_columns,
     load_model,
@@ -157,8 +156,7 @@ def fit(
     source = source_of(table, sql, db)
     check_place("--out", out)
     refuse_same("--out", out, source)
-    check_rate(alarm_rate)
-    check_limit(task_rate_limit, alarm_rate)
+    check_rate(alarm_rate, task_rate_limit)
     if time_format is not None and time is None:
         raise InputError("--time-format says how --time is written. Give --time too.")
     if scheduler is not None and engine != "dask":

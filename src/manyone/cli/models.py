@@ -107,7 +107,7 @@ def rows_for(
     bad_values, need_rows
         As in :func:`manyone.tablefiles.read_table`.
     """
-    from manyone.tables.reading import file_columns
+    from manyone.tables.inputs import file_columns
 
     return read_table(
         source,
@@ -126,7 +126,7 @@ def tail_for(
     bad_values: BadValues = "refuse",
 ) -> AbstractContextManager[Tail]:
     """What is new in a table for a model since it was read last."""
-    from manyone.tables.reading import file_columns
+    from manyone.tables.inputs import file_columns
 
     columns = file_columns(model)
     return open_tail(source, before=before, bad_values=bad_values, **columns)
@@ -229,11 +229,16 @@ def refuse_same(option: str, path: Path, *others: Source) -> None:
             )
 
 
-def check_rate(alarm_rate: float) -> None:
-    """Refuse a rate that is none."""
+def check_rate(alarm_rate: float, task_rate_limit: float | None = None) -> None:
+    """Refuse a rate that is none, and a limit that single tasks cannot have."""
     if not 0.0 < alarm_rate < 1.0:
         raise InputError(
             f"--alarm-rate {alarm_rate:g}: give a share between 0 and 1, as 0.05."
+        )
+    if task_rate_limit is not None and not alarm_rate <= task_rate_limit <= 1.0:
+        raise InputError(
+            f"--task-rate-limit {task_rate_limit:g}: give a share between the alarm rate, "
+            f"{alarm_rate:g}, and 1."
         )
 
 
@@ -263,15 +268,6 @@ def asked_worth(
     except ValueError as error:
         text = str(error).replace("at_least:", "--at-least:", 1)
         raise InputError(text.replace("direction:", "--direction:", 1)) from error
-
-
-def check_limit(task_rate_limit: float | None, alarm_rate: float) -> None:
-    """Refuse a limit that single tasks cannot have."""
-    if task_rate_limit is not None and not alarm_rate <= task_rate_limit <= 1.0:
-        raise InputError(
-            f"--task-rate-limit {task_rate_limit:g}: give a share between the alarm rate, "
-            f"{alarm_rate:g}, and 1."
-        )
 
 
 def label_of(model: TableModel, words: Sequence[str]) -> Hashable:

@@ -273,7 +273,7 @@ def _blocks(
     model: TableModel, source: Source, whole: bool, bad_values: BadValues
 ) -> Iterator[Block]:
     """The table in blocks; or at once, where rows are compared with one another."""
-    from manyone.tables.reading import file_columns
+    from manyone.tables.inputs import file_columns
 
     if whole:
         table = rows_for(model, source, bad_values=bad_values, need_rows=False)

@@ -24,7 +24,7 @@ from manyone.experiments.rivals.base import Detector, OwnScales, Rival
 from manyone.files import toml_beside
 from manyone.selection.criteria import finite_mean, fold_aucs
 from manyone.selection.search import settings_of
-from manyone.tables.reading import ENOUGH_TO_LOOK_AHEAD
+from manyone.tables.training import ENOUGH_TO_LOOK_AHEAD
 
 _TABLES = toml_beside(__file__, "methods.toml")
 #: Mean AUC in percent that the paper prints (its Table 1), by data set and method.

@@ -19,6 +19,7 @@ the size d here is called D there. Without a rule they share T (tasks) and d (co
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 import numpy as np
@@ -49,7 +50,7 @@ def check_array(
     sizes : dict
         Changed in place.
     """
-    axes = _axes(rule)
+    axes = re.split(" in | starts ", rule)[0].split()
     if len(array.shape) != len(axes):
         raise ModelFileError(f"{name} has {len(array.shape)} axes, not {len(axes)}")
     for axis, length in zip(axes, array.shape, strict=True):
@@ -92,11 +93,3 @@ def share(name: str, inner: Mapping[str, int], rule: str, sizes: Sizes) -> None:
         if size is not None and size != sizes.setdefault(here, size):
             raise ModelFileError(f"{name} has {here}={size}, not {sizes[here]}")
     sizes[NEEDED] = max(sizes.get(NEEDED, 0), inner.get(NEEDED, 0))
-
-
-def _axes(rule: str) -> list[str]:
-    words = rule.split()
-    for keyword in ("in", "starts"):
-        if keyword in words:
-            return words[: words.index(keyword)]
-    return words

@@ -9,8 +9,12 @@ import polars as pl
 from manyone.tablefiles import TableFileError, read_table
 from manyone.tables import TableModel
 from manyone.tables.errors import TableError
-from manyone.tables.reading import file_columns
-from manyone.tables.records import names_of_columns, shown, table_of_records
+from manyone.tables.inputs import (
+    file_columns,
+    names_of_columns,
+    shown,
+    table_of_records,
+)
 
 #: Bytes of a body, and rows, that are taken at most.
 MOST_BYTES = 16 * 2**20

@@ -13,9 +13,9 @@ from manyone.calibration.discoveries import Known, check_fdr, select_rows
 from manyone.data.rows import MISSING
 from manyone.messages import plural, warn_user
 from manyone.progress import counted
+from manyone.tables.claims import Claims
 from manyone.tables.errors import TableError
 from manyone.tables.frames import Frame, Table, Values, like
-from manyone.tables.reading import Claims
 
 if TYPE_CHECKING:
     from manyone.tables.model import TableModel

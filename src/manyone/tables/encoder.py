@@ -218,11 +218,6 @@ class Encoder:
         return encoder.filled(columns, codes, n_tasks)
 
     def numbers(self, columns: Columns) -> Array:
-        """Finite values of the columns of numbers (n, p), NaN where there is none."""
-        values = self._number_values(columns)
-        return np.where(np.isfinite(values), values, np.nan)
-
-    def _number_values(self, columns: Columns) -> Array:
         """Values of the columns of numbers, and what is used of their past, (n, p)."""
         pairs = zip(self.used, self.maps, strict=True)
         values = [
@@ -303,7 +298,7 @@ class Encoder:
         if self._numbers:
             places = [place for place, _ in self._numbers]
             maps = [number_map for _, number_map in self._numbers]
-            Z[:, places] = apply_numbers(maps, self._number_values(columns))
+            Z[:, places] = apply_numbers(maps, self.numbers(columns))
         for k, column_map in enumerate(self.maps):
             column = columns[self.used[k]]
             if isinstance(column_map, LevelMap | DateMap):

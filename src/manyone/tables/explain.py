@@ -18,13 +18,13 @@ from manyone.models.combined import combined_scorer
 from manyone.models.guards import ColumnRange, guard_in
 from manyone.progress import counted
 from manyone.tables.answers import Answers
+from manyone.tables.claims import claimed_tasks
 from manyone.tables.encoder import Encoder
 from manyone.tables.frames import Columns, Frame, Table, like
 from manyone.tables.gaps import completed
 from manyone.tables.maps import LEVEL_HEIGHT, PastMap
 from manyone.tables.needed import needed_values
 from manyone.tables.past import carried
-from manyone.tables.reading import claimed_tasks
 from manyone.tables.reference import Reference
 from manyone.tables.wording import Words, past_words, reason, words_of
 

@@ -35,8 +35,8 @@ from manyone.tables.frames import (
 from manyone.tables.in_time import PartsChoice, choose_parts
 from manyone.tables.maps import PARTS
 from manyone.tables.ranges import learn_ranges, left_out_margins
-from manyone.tables.reading import TrainingTable
 from manyone.tables.sampling import kept_rows
+from manyone.tables.training import TrainingTable
 from manyone.tables.unknown import UnknownTasks, left_out_together
 
 if TYPE_CHECKING:
@@ -162,6 +162,7 @@ def guarded(
     X = rows.X[normal]
     codes = rows.codes[normal]
     values = encoder.numbers(training.columns)[source][normal]
+    values = np.where(np.isfinite(values), values, np.nan)
     tasks_apart = left_out_together(codes)
     lost = np.zeros(len(rows.codes))
     lost[normal] = excess_of_margins(left_out_margins(values))

@@ -21,7 +21,7 @@ from manyone.selection.criteria import own_aucs
 from manyone.selection.search import ERRORS_OF_FAULTS, Judged, columns_of, preferred
 from manyone.tables.frames import Labels
 from manyone.tables.maps import PARTS
-from manyone.tables.reading import TrainingTable
+from manyone.tables.training import TrainingTable
 
 #: Part of each task's rows, the last in time, that is judged by the rows before.
 LATER = 0.25

@@ -20,6 +20,7 @@ from manyone.data.rows import MISSING
 from manyone.estimators.base import OneClassEstimator
 from manyone.messages import plural, warn_user
 from manyone.tables.answers import Answers, answer_rows, as_output, thresholds_of
+from manyone.tables.claims import claimed_tasks, labels_like
 from manyone.tables.errors import SkippedRowsWarning
 from manyone.tables.evaluation import evaluate_answers
 from manyone.tables.explain import alarm_reasons, explanation_table
@@ -44,14 +45,9 @@ from manyone.tables.past import (
     known_times,
     with_columns,
 )
-from manyone.tables.reading import (
-    TrainingTable,
-    claimed_tasks,
-    labels_like,
-    read_training,
-)
 from manyone.tables.reference import Reference
 from manyone.tables.sampling import kept_rows, with_more_rows
+from manyone.tables.training import TrainingTable, read_training
 from manyone.tables.worth import Worth, is_evidence
 
 

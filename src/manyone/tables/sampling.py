@@ -20,7 +20,7 @@ from manyone.fitting.sources import sweep_in_order, sweep_of
 from manyone.messages import label_text, warn_user
 from manyone.tables.frames import Frame, Table, as_table, interpreted, written_columns
 from manyone.tables.past import TablePast, TrainingPast
-from manyone.tables.reading import TrainingTable, read_training
+from manyone.tables.training import TrainingTable, read_training
 
 #: Most rows of a task that a model is fitted to. Rows known to be abnormal are as many more.
 MOST_TASK_ROWS = 2_000

@@ -31,7 +31,7 @@ from manyone.alerts.evidence import STANDS_OUT
 from manyone.messages import plural, shortlist
 from manyone.tables.frames import names_of
 from manyone.tables.incidents import findings_of, scored_block
-from manyone.tables.records import names_of_columns, table_of_records
+from manyone.tables.inputs import names_of_columns, table_of_records
 from manyone.watch.memory import FAULT, NORMAL
 from manyone.watch.store import Line, Store, is_number
 

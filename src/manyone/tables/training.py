@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypedDict, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from manyone._types import Array, Codes, Labels, Mask
 from manyone.data.groups import TimeBlocks
 from manyone.data.hashing import Hashes, row_hashes
-from manyone.data.labels import as_labels, encode, find, lookup
+from manyone.data.labels import as_labels, encode, lookup
 from manyone.data.rows import MISSING
 from manyone.messages import shortlist
-from manyone.tablefiles.values import Kind, whole_number
-from manyone.tables.errors import TableError, UnknownTaskError
+from manyone.tables.claims import labels_like, refuse_rows_without_task
+from manyone.tables.errors import TableError
 from manyone.tables.frames import (
     Columns,
     Frame,
@@ -32,7 +32,7 @@ from manyone.tables.frames import (
 from manyone.tables.past import TablePast, add_past, is_hidden
 
 if TYPE_CHECKING:
-    from manyone.tables.model import TableModel
+    pass
 
 #: Rows from which on a task is judged by earlier blocks of time only: the first two of five
 #: blocks are then a model that later rows can be judged by.
@@ -254,7 +254,7 @@ def read_training(
     outlier = np.zeros(len(labels), dtype=bool)
     for name in roles["outlier"]:
         outlier = read_yes_no(frame, name)
-    _refuse_rows_without_task(labels, ~outlier, roles["task"])
+    refuse_rows_without_task(labels, ~outlier, roles["task"])
     groups = task_labels(frame, roles["groups"]) if roles["groups"] else None
     apart = {name for names in roles.values() for name in names} | set(ignore)
     names = [
@@ -293,128 +293,3 @@ def content_hashes(
     if groups is not None:
         words.append(text_column(groups.tolist()).words())
     return row_hashes(np.column_stack(words))
-
-
-@dataclass(frozen=True, eq=False)
-class Claims:
-    """Which task each row of a table claims to be of.
-
-    Parameters
-    ----------
-    labels : ndarray of shape (n,)
-        As the table has them; None where there is none.
-    codes : ndarray of shape (n,)
-        Numbers of the tasks; MISSING where one is unknown, or a row has none.
-    rows : ndarray of shape (m,)
-        Positions of the rows to answer.
-    """
-
-    labels: Labels
-    codes: Codes
-    rows: Codes
-
-
-def claimed_tasks(
-    frame: Frame, names: list[str], tasks: Labels, unknown: str
-) -> Claims:
-    """What the task columns of a table say, among the tasks of a model."""
-    if unknown not in ("pooled", "error", "skip"):
-        raise ValueError(
-            f'unknown must be "pooled", "error" or "skip"; got {unknown!r}.'
-        )
-    refuse_missing_columns(frame, task=names)
-    labels = task_labels(frame, names)
-    codes, is_new = find(labels_like(labels, tasks, names), tasks)
-    rows = np.arange(len(codes))
-    if unknown == "skip":
-        rows = np.flatnonzero(codes != MISSING)
-    if unknown == "error":
-        _refuse_rows_without_task(labels, codes == MISSING, names)
-        _refuse_new_tasks(labels, is_new)
-    return Claims(labels, codes, rows)
-
-
-def labels_like(labels: Labels, tasks: Labels, names: Sequence[str]) -> Labels:
-    """Labels in the type of the tasks of a model: 7 is "7", and "7" is 7.
-
-    Labels that cannot be of that type stay, and are unknown. Where none can, they are
-    refused: all would be unknown without a word.
-    """
-    if labels.dtype.kind == tasks.dtype.kind != "O":
-        return labels
-    known_types = {type(label) for label in tasks.tolist()}
-    distinct = {label for label in labels.tolist() if label is not None}
-    if not distinct or len(known_types) > 1:
-        return labels
-    changed: dict[Hashable, str | int] = {}
-    if known_types == {str}:
-        # Texts as "007" are not what numbers are written as.
-        if any(whole_number(task) is not None for task in tasks.tolist()):
-            changed = {label: str(label) for label in distinct}
-    else:
-        for label in distinct:
-            number = whole_number(label) if isinstance(label, str) else None
-            if number is not None:
-                changed[label] = number
-    of_known_type = any(type(label) in known_types for label in distinct)
-    if not changed and not of_known_type:
-        seen = "texts" if known_types == {str} else "numbers"
-        raise TableError(
-            f"The task column {shortlist(names, 3)} held {seen} when the model was "
-            f"fitted, and holds {min(distinct)!r} now",
-            remedy="Convert it.",
-        )
-    return as_labels([changed.get(label, label) for label in labels.tolist()])
-
-
-def _refuse_new_tasks(labels: Labels, is_new: Mask) -> None:
-    if not is_new.any():
-        return
-    row = int(np.argmax(is_new))
-    raise UnknownTaskError(
-        f"has the task {labels.tolist()[row]!r}, which is unknown "
-        f"({int(is_new.sum())} in all)",
-        row=row,
-        remedy='Enrol it, or use unknown="pooled" to compare it with all tasks.',
-    )
-
-
-def _refuse_rows_without_task(
-    labels: Labels, needed: Mask, names: Sequence[str]
-) -> None:
-    if labels.dtype != object:  # native arrays have no missing labels
-        return
-    is_missing = np.array([label is None for label in labels.tolist()], dtype=bool)
-    rows = np.flatnonzero(is_missing & needed)
-    if len(rows):
-        raise TableError(
-            f"has no value in the task column {shortlist(names, 3)} "
-            f"({len(rows)} in all)",
-            row=int(rows[0]),
-            remedy="Fill it in or remove them.",
-        )
-
-
-class FileColumns(TypedDict):
-    """What is known of the columns of a text file.
-
-    Attributes
-    ----------
-    kinds : dict
-        What they have to be; others stay texts.
-    time_formats : dict
-        How times are written, where a model was told so.
-    """
-
-    kinds: dict[str, Kind]
-    time_formats: dict[str, str]
-
-
-def file_columns(model: TableModel) -> FileColumns:
-    """How to read a text file for a model."""
-    kinds = cast("dict[str, Kind]", model.encoder_.kinds.copy())
-    kinds |= dict.fromkeys(model.task_columns, "text")
-    time_formats = {}
-    if model.time is not None and model.time_format_ is not None:
-        time_formats[model.time] = model.time_format_
-    return {"kinds": kinds, "time_formats": time_formats}

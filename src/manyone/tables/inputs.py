@@ -1,18 +1,44 @@
-"""Rows as JSON has them: a list of objects, and the table of their values."""
+"""What a model reads: columns of text files, and rows as JSON has them."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict, cast
 
 from manyone.messages import shortlist
+from manyone.tablefiles.values import Kind
 from manyone.tables.errors import TableError
 
 if TYPE_CHECKING:
     import polars as pl
 
     from manyone.tables.model import TableModel
+
+
+class FileColumns(TypedDict):
+    """What is known of the columns of a text file.
+
+    Attributes
+    ----------
+    kinds : dict
+        What they have to be; others stay texts.
+    time_formats : dict
+        How times are written, where a model was told so.
+    """
+
+    kinds: dict[str, Kind]
+    time_formats: dict[str, str]
+
+
+def file_columns(model: TableModel) -> FileColumns:
+    """How to read a text file for a model."""
+    kinds = cast("dict[str, Kind]", model.encoder_.kinds.copy())
+    kinds |= dict.fromkeys(model.task_columns, "text")
+    time_formats = {}
+    if model.time is not None and model.time_format_ is not None:
+        time_formats[model.time] = model.time_format_
+    return {"kinds": kinds, "time_formats": time_formats}
 
 
 def names_of_columns(model: TableModel) -> list[str]:
