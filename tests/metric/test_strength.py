@@ -163,3 +163,19 @@ def test_rows_of_one_covariance_are_told_from_faults_better():
             areas.append(np.mean(normal > fault))
         gains.append(areas[1] - areas[0])
     assert np.mean(gains) > 0.005
+
+
+@pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
+def test_folds_keep_the_strength_that_was_chosen_for_all_rows():
+    """Where it is another one in the folds, a fit raises nothing or twice what was asked."""
+    task = np.repeat(np.arange(20), 8)
+    fresh_task = np.repeat(np.arange(20), 50)
+    for seed in (0, 3, 5):
+        rng = np.random.default_rng(seed)
+        centre = 2.0 * rng.normal(size=(20, 60))
+        X = centre[task] + rng.normal(size=(len(task), 60))
+        fresh = centre[fresh_task] + rng.normal(size=(len(fresh_task), 60))
+        model = IndependentOCKSR(metric="adaptive", kernel="laplacian", width=3.0)
+        model.fit(X, task=task)
+        alarms = np.mean(model.predict(fresh, task=fresh_task) == -1)
+        assert 0.01 < alarms < 0.08

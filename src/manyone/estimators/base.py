@@ -374,6 +374,10 @@ class MultiTaskOneClass(OneClassEstimator):
         )
         return metric, rows
 
+    def _without_choices(self, solution: Solution) -> Self:
+        """The method that fits models without a fold: what was chosen for all stays."""
+        return self
+
     def _refuse_metric(self, rows: TrainingRows) -> None:
         if rows.columns is not None or sparse.issparse(rows.X):
             raise ValueError(checks.no_metric(self.metric))
@@ -413,6 +417,7 @@ class MultiTaskOneClass(OneClassEstimator):
         width of the kernel in it, as are the transformers that made the rows. Without
         either the kernel stays that of all rows.
         """
+        method = self._without_choices(solution)
         kernel = solution.scorer.points.kernel
         X = rows.X
         if metric is not None:
@@ -427,7 +432,7 @@ class MultiTaskOneClass(OneClassEstimator):
             if remake is not None:
                 X, held_X = remake(kept, held)
                 left = replace(left, X=X)
-            fold_model = self._learn(left, left_out=False, kernel=fixed)
+            fold_model = method._learn(left, left_out=False, kernel=fixed)
             if remake is not None:
                 # How far a row is from all others depends on the transformers, too.
                 fold_model = with_nearness(fold_model, left)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -13,6 +14,8 @@ from manyone.data.rows import TrainingRows
 from manyone.estimators.base import MultiTaskOneClass
 from manyone.metric.robust import robust_weights
 from manyone.metric.shrinkage import TaskWhitenings, Whitening, task_whitenings
+from manyone.models.scorers import InMetric
+from manyone.models.solution import Solution
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -47,3 +50,16 @@ class TaskMetricOneClass(MultiTaskOneClass):
             used = used.take(counted)
         metric = task_whitenings(used.X, used.codes, weight, rows.n_tasks, *priors)
         return metric, rows.shared_out()
+
+    def _without_choices(self, solution: Solution) -> Self:
+        scorer = solution.scorer
+        if not isinstance(scorer, InMetric):
+            return self
+        metric = scorer.metric
+        if not isinstance(metric, TaskWhitenings):
+            return self
+        # The strength is one of a few. Without a fold it may be another one, and scores
+        # of such a model would say nothing of this one's.
+        method = copy(self)
+        method.covariance_prior = metric.covariance_prior
+        return method
