@@ -22,7 +22,8 @@ from manyone.tables.frames import Frame, Table, as_table, interpreted, written_c
 from manyone.tables.past import TablePast, TrainingPast
 from manyone.tables.training import TrainingTable, read_training
 
-#: Most rows of a task that a model is fitted to. Rows known to be abnormal are as many more.
+#: Most rows of a task that a model is fitted to, by `benchmarks/bench_table_sample.py`: more
+#: tell no more. Rows known to be abnormal are as many more.
 MOST_TASK_ROWS = 2_000
 #: Most rows of all tasks together. With many tasks, fewer of each are kept.
 MOST_ROWS = 100_000

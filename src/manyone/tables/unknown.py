@@ -23,7 +23,7 @@ from manyone.models.guards import ColumnRange, score_range
 
 # Distance of the rows of a task from other tasks if there are none.
 _NOTHING_NEAR = 1e150
-# Rows that stand for all.
+# Rows that stand for all: each is compared with each.
 _MOST_ROWS = 2000
 
 

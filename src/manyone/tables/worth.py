@@ -19,13 +19,12 @@ from manyone.messages import shortlist
 from manyone.tables.answers import Answers, thresholds_of
 from manyone.tables.explain import explain_rows
 from manyone.tables.frames import Frame
+from manyone.tables.incidents import REASONS
 
 if TYPE_CHECKING:
     from manyone.tables.model import TableModel
 
 _SIGNS = {"up": 1.0, "down": -1.0}
-# Reasons among which the leading column is looked for.
-_TOP = 3
 
 
 @dataclass(frozen=True)
@@ -101,7 +100,7 @@ class Worth:
         if len(alarms) == 0:
             return taken
         alarmed = frame[answers.rows[alarms].tolist()]
-        why = explain_rows(model, alarmed, answers.codes[alarms], _TOP)
+        why = explain_rows(model, alarmed, answers.codes[alarms], REASONS)
         rank = why.tells.argmax(axis=1)[:, None]
         expected = np.take_along_axis(why.expected_number, rank, axis=1)[:, 0]
         step = np.take_along_axis(why.number, rank, axis=1)[:, 0] - expected
