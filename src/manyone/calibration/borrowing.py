@@ -82,8 +82,8 @@ class Units:
         count = np.minimum(weight, 1.0)
         rest = counts - count
         alone = rest <= 1e-9 * counts
-        others = counts * self.mean[codes] - count * np.abs(depth)
-        mean = np.maximum(others / np.where(alone, 1.0, rest), self.least)
+        rest_sum = counts * self.mean[codes] - count * np.abs(depth)
+        mean = np.maximum(rest_sum / np.where(alone, 1.0, rest), self.least)
         return self._of_means(np.where(alone, self.typical, mean), counts)
 
     def _of_means(self, mean: Array, counts: Array) -> Array:

@@ -52,15 +52,15 @@ def full_conformal(
     count = np.minimum(weight, 1.0)
     moved = residual - influence * error[:, None] / grown
     left_out = moved / (one_minus_leverage + count * influence**2 / grown)
-    own = error / grown[:, 0]
+    new_residual = error / grown[:, 0]
     total = np.array(weight.sum() + 1.0)
-    residual_sum = moved @ weight + own
+    residual_sum = moved @ weight + new_residual
     lost = count * left_out * moved
     scores = -np.abs(
         left_out - left_out_mean(residual_sum[:, None], lost, total, count)
     )
     new = -np.abs(
-        error - left_out_mean(residual_sum, error * own, total, np.array(1.0))
+        error - left_out_mean(residual_sum, error * new_residual, total, np.array(1.0))
     )
     # Equal scores may differ by rounding; counting them as equal can only enlarge p.
     tied = 1e-10 * (1.0 + np.abs(new))
@@ -159,14 +159,14 @@ def exact_pvalue_together(K: Array, kernel: Array, ridge: TaskRidge) -> float:
     deals = _deals(total, n_new)
     sums = complement.sum(axis=0)
     means = np.empty(len(deals))
-    for part in row_blocks(len(deals), 3 * n_new**2):
-        S = deals[part]
+    for deal_block in row_blocks(len(deals), 3 * n_new**2):
+        S = deals[deal_block]
         block = complement[S[:, :, None], S[:, None, :]]
         left_out = np.linalg.solve(block, residual[S][:, :, None])[:, :, 0]
         taken = (sums[S] - block.sum(axis=1)) * left_out
         rest = residual.sum() - residual[S].sum(axis=1) - taken.sum(axis=1)
         rest_mean = rest / max(total - n_new, 1)
-        means[part] = -np.abs(left_out - rest_mean[:, None]).mean(axis=1)
+        means[deal_block] = -np.abs(left_out - rest_mean[:, None]).mean(axis=1)
     # The first deal is what was given; equal means may differ by rounding.
     return float(np.mean(means <= means[0] + 1e-10 * (1.0 + np.abs(means[0]))))
 
@@ -177,15 +177,15 @@ def _joined_by(K: Array, kernel: Array, ridge: TaskRidge) -> tuple[Array, Array]
     members = ridge.members
     counts = np.rint(ridge.weight[members]).astype(np.intp)
     pull = ridge.pull(K)
-    own = np.repeat(pull[:, members] / ridge.weight[members], counts, axis=1)
-    known = np.repeat(np.arange(len(members)), counts)
-    rows = np.append(known, np.arange(len(members), len(K)))
-    new = slice(len(known), None)
+    known_hat = np.repeat(pull[:, members] / ridge.weight[members], counts, axis=1)
+    known_places = np.repeat(np.arange(len(members)), counts)
+    rows = np.append(known_places, np.arange(len(members), len(K)))
+    new = slice(len(known_places), None)
     hat = np.empty((len(rows), len(rows)))
-    hat[:, : len(known)] = own[rows]
-    hat[: len(known), new] = hat[new, : len(known)].T
+    hat[:, : len(known_places)] = known_hat[rows]
+    hat[: len(known_places), new] = hat[new, : len(known_places)].T
     hat[new, new] = (kernel - K[-n_new:] @ pull[-n_new:].T) / ridge.alpha
-    errors = np.append(ridge.residual[known], 1.0 - K[-n_new:] @ ridge.coef)
+    errors = np.append(ridge.residual[known_places], 1.0 - K[-n_new:] @ ridge.coef)
     grown = cho_factor(np.eye(n_new) + hat[new, new], lower=True)
     moves = cho_solve(grown, np.column_stack([errors[new], hat[new]]))
     residual = errors - hat[:, new] @ moves[:, 0]
@@ -194,10 +194,10 @@ def _joined_by(K: Array, kernel: Array, ridge: TaskRidge) -> tuple[Array, Array]
 
 def _deals(total: int, size: int) -> Codes:
     """Subsets (B, size) of all rows, that of the last rows first."""
-    given = np.arange(total - size, total)
+    given_deal = np.arange(total - size, total)
     if comb(total, size) <= _DEALS:
         every = np.array(list(combinations(range(total), size)), dtype=np.intp)
         return every[::-1]
     number = int(np.clip(_FLOPS / size**3, 199, _DEALS - 1))
     keys = np.random.default_rng(0).random((number, total))
-    return np.vstack([given, np.argpartition(keys, size - 1, axis=1)[:, :size]])
+    return np.vstack([given_deal, np.argpartition(keys, size - 1, axis=1)[:, :size]])

@@ -42,15 +42,15 @@ def calibration_weight(scores: Array, rows: TrainingRows) -> Array:
     ndarray of shape (n,)
     """
     assert rows.group is not None
-    known = np.flatnonzero(~np.isnan(scores))
+    judged = np.flatnonzero(~np.isnan(scores))
     counted = rows.weight.copy()
     if rows.moment is not None:
-        ordered = known[np.lexsort((rows.moment[known], rows.codes[known]))]
-        counted[known] /= correlation_time(scores[ordered], rows.codes[ordered])
+        ordered = judged[np.lexsort((rows.moment[judged], rows.codes[judged]))]
+        counted[judged] /= correlation_time(scores[ordered], rows.codes[ordered])
         return counted
-    group = np.unique(rows.group[known], return_inverse=True)[1]
-    others = np.bincount(group, rows.weight[known])[group] - 1.0
-    counted[known] /= 1.0 + np.maximum(others, 0.0) * likeness(scores, rows)
+    group = np.unique(rows.group[judged], return_inverse=True)[1]
+    others_in_group = np.bincount(group, rows.weight[judged])[group] - 1.0
+    counted[judged] /= 1.0 + np.maximum(others_in_group, 0.0) * likeness(scores, rows)
     return counted
 
 
@@ -75,7 +75,7 @@ def correlation_time(scores: Array, codes: Codes) -> float:
     starts = np.flatnonzero(np.diff(codes, prepend=codes[0] - 1))
     sizes = np.diff(starts, append=len(codes))
     values = np.concatenate(
-        [_about_trend(part) for part in np.split(scores, starts[1:])]
+        [_about_trend(task_scores) for task_scores in np.split(scores, starts[1:])]
     )
     longest = int(sizes.max())
     # Of short tasks long lags have few pairs: no more than half of the longest task.
@@ -126,14 +126,14 @@ def likeness(scores: Array, rows: TrainingRows) -> float:
     Of left-out scores (n,), NaN where there is none; 1 where each task has one group only.
     """
     assert rows.group is not None
-    known = np.flatnonzero(~np.isnan(scores))
-    group = np.unique(rows.group[known], return_inverse=True)[1]
-    codes = rows.codes[known]
-    weight = rows.weight[known]
-    order = np.lexsort((scores[known], codes))
+    judged = np.flatnonzero(~np.isnan(scores))
+    group = np.unique(rows.group[judged], return_inverse=True)[1]
+    codes = rows.codes[judged]
+    weight = rows.weight[judged]
+    order = np.lexsort((scores[judged], codes))
     starts = np.searchsorted(codes[order], codes)
-    rank = np.empty(len(known))
-    rank[order] = np.arange(len(known))
+    rank = np.empty(len(judged))
+    rank[order] = np.arange(len(judged))
     rank = (rank - starts) / np.bincount(codes)[codes]
     size = np.bincount(group, weight)
     total = np.bincount(codes, weight)

@@ -92,8 +92,8 @@ def batch_pvalues(known: Known, scores: Array, codes: Codes) -> Array:
     counts = known.counts
     rows = np.bincount(codes, minlength=len(counts)).astype(np.float64)
     values = scores / known.unit[codes]
-    own = _mass_up_to(known.scores, known, scores, codes)
-    own_share = (1.0 + own) / (1.0 + counts[codes])
+    own_mass = _mass_up_to(known.scores, known, scores, codes)
+    own_share = (1.0 + own_mass) / (1.0 + counts[codes])
     weight = known.weight / np.maximum(counts[known.codes], known.weight)
     ascending = np.argsort(known.values, kind="stable")
     lent = np.cumsum((rows[known.codes] * weight)[ascending])
@@ -101,8 +101,8 @@ def batch_pvalues(known: Known, scores: Array, codes: Codes) -> Array:
     by_all = np.append(0.0, lent)[place]
     by_own = _mass_up_to(known.values, known, values, codes)
     by_own *= rows[codes] / np.maximum(counts[codes], np.finfo(float).tiny)
-    others = np.maximum(by_all - by_own, 0.0)
-    p = (rows[codes] * own_share + others) / len(codes)
+    others_mass = np.maximum(by_all - by_own, 0.0)
+    p = (rows[codes] * own_share + others_mass) / len(codes)
     # Sums must not depend on the order of tasks, not even by rounding.
     return np.asarray(np.round(np.minimum(p, 1.0), 13), dtype=np.float64)
 

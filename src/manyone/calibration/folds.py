@@ -74,8 +74,8 @@ def solve_with_folds(
     folds = folds_of(rows, fold)
     next_blocks = blocks_after(rows, fold, folds)
     refits = [
-        (kept, np.append(held, after))
-        for (kept, held), after in zip(folds, next_blocks, strict=True)
+        (kept_rows, np.append(held, after))
+        for (kept_rows, held), after in zip(folds, next_blocks, strict=True)
     ]
     n_folds = len(refits)
     refits += folds_of_two(rows, fold)
@@ -119,8 +119,8 @@ def _round_after(
 ) -> Round | None:
     """Scores of the blocks after those that were held out; None where there are none."""
     later = [
-        ((kept, after), (refitted, scores[len(held) :]))
-        for (kept, held), after, (refitted, scores) in zip(
+        ((kept_rows, after), (refitted, scores[len(held) :]))
+        for (kept_rows, held), after, (refitted, scores) in zip(
             folds, next_blocks, results, strict=True
         )
         if len(after)
@@ -141,10 +141,12 @@ def _round(
     scores = np.full(len(rows.codes), np.nan)
     kept_weight = np.full(len(rows.codes), np.nan)
     normal = np.where(rows.outlier, 0.0, rows.weight)
-    for (kept, held), (refitted, of_held) in zip(refits, results, strict=True):
+    for (kept_rows, held), (refitted, of_held) in zip(refits, results, strict=True):
         codes = rows.codes[held]
         scores[held] = of_held[: len(held)]
-        counts = np.bincount(rows.codes[kept] + 1, normal[kept], rows.n_tasks + 1)
+        counts = np.bincount(
+            rows.codes[kept_rows] + 1, normal[kept_rows], rows.n_tasks + 1
+        )
         kept_weight[held] = counts[codes + 1]
         refitted_far = refitted.scorer.far()
         if far is not None and refitted_far is not None:

@@ -77,13 +77,15 @@ class Tails:
 
         Rows of a group that score alike count as fewer.
         """
-        some = ~np.isnan(scores)
+        has_score = ~np.isnan(scores)
         weight = rows.weight
         if isinstance(rows, TrainingRows) and rows.group is not None:
             weight = calibration_weight(scores, rows)
-        kept = kept_scores(n_tasks)
-        seen = None if seen is None else seen[some]
-        return cls.of(scores[some], rows.codes[some], weight[some], kept, seen)
+        n_exact = kept_scores(n_tasks)
+        seen = None if seen is None else seen[has_score]
+        return cls.of(
+            scores[has_score], rows.codes[has_score], weight[has_score], n_exact, seen
+        )
 
     @classmethod
     def none(cls, n_tasks: int) -> Tails:
@@ -95,25 +97,25 @@ class Tails:
         """Tails of the rows of all."""
         parts = (self, *others)
         return Tails(
-            np.concatenate([part.scores for part in parts]),
-            np.concatenate([part.weight for part in parts]),
-            np.concatenate([part.codes for part in parts]),
-            np.concatenate([part.rounded for part in parts]),
+            np.concatenate([tails.scores for tails in parts]),
+            np.concatenate([tails.weight for tails in parts]),
+            np.concatenate([tails.codes for tails in parts]),
+            np.concatenate([tails.rounded for tails in parts]),
             self.kept,
-            np.concatenate([part.seen for part in parts]),
+            np.concatenate([tails.seen for tails in parts]),
         )._sorted()
 
     def recoded(self, codes: Codes) -> Tails:
         """The same with other numbers for the tasks (T,); negative ones are left out."""
         new = codes[self.codes]
-        kept = new >= 0
+        stays = new >= 0
         return Tails(
-            self.scores[kept],
-            self.weight[kept],
-            new[kept],
-            self.rounded[kept],
+            self.scores[stays],
+            self.weight[stays],
+            new[stays],
+            self.rounded[stays],
             self.kept,
-            self.seen[kept],
+            self.seen[stays],
         )._sorted()
 
     def _sorted(self) -> Tails:

@@ -258,8 +258,8 @@ class Calibration:
         """Which tasks are compared with others at a rate, shape (T,)."""
         with np.errstate(under="ignore"):  # rates may be tiny
             ranks = np.floor(alarm_rate * (self.counts + 1.0) * (1.0 + 1e-12))
-        others = np.count_nonzero(self.lends) - self.lends
-        return (ranks < OWN_RANKS) & (others > 0)
+        n_others = np.count_nonzero(self.lends) - self.lends
+        return (ranks < OWN_RANKS) & (n_others > 0)
 
     def at(
         self,
@@ -310,10 +310,6 @@ class Calibration:
         """See `Thresholds.pvalues`."""
         return self.at(alarm_rate).pvalues(scores, codes)
 
-    def smallest_pvalues(self, alarm_rate: float) -> Array:
-        """See `Thresholds.smallest_pvalues`."""
-        return self.at(alarm_rate).smallest_pvalues()
-
 
 @dataclass(frozen=True, eq=False)
 class Thresholds:
@@ -348,20 +344,20 @@ class Thresholds:
 
     def pvalues(self, scores: Array, codes: Codes) -> Array:
         """P-value of each score (k,) against the calibration scores of its task (k,)."""
-        own = self._own_pvalues(scores, codes)
-        p = own
+        own_pvalues = self._own_pvalues(scores, codes)
+        p = own_pvalues
         borrowed = np.flatnonzero(self.borrows[codes])
         if len(borrowed):
-            p = own.copy()
+            p = own_pvalues.copy()
             # Infinitely low in units of the task is low.
             with np.errstate(over="ignore", under="ignore"):
                 p[borrowed] = self._borrowed_pvalues(
-                    scores[borrowed], codes[borrowed], own[borrowed]
+                    scores[borrowed], codes[borrowed], own_pvalues[borrowed]
                 )
         alone = self.alone[codes]
         if not alone.any():
             return p
-        return np.where(alone, self._alone_pvalues(scores, codes, own), p)
+        return np.where(alone, self._alone_pvalues(scores, codes, own_pvalues), p)
 
     def _own_pvalues(self, scores: Array, codes: Codes) -> Array:
         """Ranks among the task's own scores, shape (k,)."""
@@ -375,8 +371,8 @@ class Thresholds:
     def _mass_up_to(self, order: Ordered, scores: Array, codes: Codes) -> Array:
         """Weight of the values of each score's task that do not exceed it, shape (k,)."""
         below = np.searchsorted(order, by_task(codes, scores), side="right")
-        some = below > self.calibration.starts[codes]
-        return np.where(some, self.mass[np.maximum(below - 1, 0)], 0.0)
+        has_lower = below > self.calibration.starts[codes]
+        return np.where(has_lower, self.mass[np.maximum(below - 1, 0)], 0.0)
 
     def _borrowed_pvalues(self, scores: Array, codes: Codes, own: Array) -> Array:
         """P-values with tasks as units, from ranks `own` (k,) in the task itself."""
@@ -391,10 +387,10 @@ class Thresholds:
             lends = pool.lenders[tasks]
             mass = self._mass_up_to(pool.order, scaled, tasks)
             share = np.where(lends, mass / np.maximum(self.counts[tasks], _TINY), 0.0)
-            others = np.maximum(pool.shares(scaled) - share, 0.0)
+            others_share = np.maximum(pool.shares(scaled) - share, 0.0)
             # A task without scores of its own is one more unit, beyond all others.
             units = np.count_nonzero(pool.lenders) + ~lends
-            p[rows] = (others + own[rows]) / units
+            p[rows] = (others_share + own[rows]) / units
         # Sums of shares must not depend on the order of tasks, not even by rounding.
         p = np.round(p, 13)
         floor = 1.0 / (1.0 + self.counts[codes])
@@ -417,9 +413,9 @@ class Thresholds:
         return np.where(farthest, rarest, np.maximum(own, 0.5))
 
     def _alone_offsets(self) -> Array:
-        known = np.isfinite(self.lowest)
-        lowest = np.where(known, self.lowest, 0.0)
-        return np.where(known, lowest + 1e-6 * np.abs(lowest), _NEVER)
+        is_known = np.isfinite(self.lowest)
+        lowest = np.where(is_known, self.lowest, 0.0)
+        return np.where(is_known, lowest + 1e-6 * np.abs(lowest), _NEVER)
 
     def smallest_pvalues(self) -> Array:
         """Smallest p-value that each task can give, shape (T,)."""
@@ -520,10 +516,10 @@ def sizes_of(far: Array | None, n_tasks: int) -> Array:
 
 def saturates(values: Array, weight: Array) -> bool:
     """Whether scores (n,), in units of the far score, are nearly all as low as that."""
-    known = np.flatnonzero(~np.isnan(values) & (weight > 0.0))
-    if len(known) == 0:
+    counted = np.flatnonzero(~np.isnan(values) & (weight > 0.0))
+    if len(counted) == 0:
         return False
-    order = known[np.argsort(-values[known], kind="stable")]
+    order = counted[np.argsort(-values[counted], kind="stable")]
     mass = np.cumsum(weight[order])
     place = int(np.searchsorted(mass, _QUANTILE * mass[-1] * (1.0 - 1e-12)))
     return float(-values[order[place]]) > _SATURATED
@@ -554,8 +550,8 @@ def lowest_where(holds: Callable[[Array], Mask], number: int) -> Array:
         k.
     """
     # Floats are ordered as whole numbers are, but for the sign.
-    low = np.full(number, -_ordered(np.array([np.finfo(float).max]))[0])
-    high = -low
+    high = np.full(number, np.finfo(float).max).view(np.int64)
+    low = -high
     while np.any(low < high):
         middle = low // 2 + high // 2 + (low & high & 1)
         true = holds(_floats(middle))
@@ -564,14 +560,8 @@ def lowest_where(holds: Callable[[Array], Mask], number: int) -> Array:
     return _floats(low)
 
 
-def _ordered(floats: Array) -> NDArray[np.int64]:
-    """Whole numbers in the order of floats."""
-    bits = floats.view(np.int64)
-    return np.where(bits < 0, _NEGATIVE - bits, bits)
-
-
 def _floats(ordered: NDArray[np.int64]) -> Array:
-    """The inverse of `_ordered`."""
+    """Floats in the order of whole numbers."""
     return np.where(ordered < 0, _NEGATIVE - ordered, ordered).view(np.float64)
 
 

@@ -129,9 +129,9 @@ def calibration_rows(calibration: Calibration, task: int) -> Array:
     weight = calibration.weight[rows]
     if calibration.source != "held-out" and len(scores) == 1 and weight[0] < 2.0:
         return np.empty(0)  # the only row of a task has no proper left-out score
-    whole = np.rint(weight)
-    if np.allclose(weight, whole, rtol=0.0, atol=1e-9):
-        return np.repeat(scores, whole.astype(np.intp))
+    counts = np.rint(weight)
+    if np.allclose(weight, counts, rtol=0.0, atol=1e-9):
+        return np.repeat(scores, counts.astype(np.intp))
     return _evenly_spaced(scores, weight, int(weight.sum()))
 
 
@@ -161,10 +161,10 @@ def left_out_pvalues(
     """
     p = np.ones(len(tasks))
     for place, task in enumerate(tasks.tolist()):
-        known = calibration_rows(calibration, task)
+        known_scores = calibration_rows(calibration, task)
         new = np.sort(scores[codes == task])
-        if calibration.source != "held-out" and len(known):
-            count = len(new) / (1.0 + _SHARED * len(new) / len(known))
+        if calibration.source != "held-out" and len(known_scores):
+            count = len(new) / (1.0 + _SHARED * len(new) / len(known_scores))
             new = _evenly_spaced(new, np.ones(len(new)), max(1, round(count)))
-        p[place] = rank_sum_pvalue(known, new)
+        p[place] = rank_sum_pvalue(known_scores, new)
     return p

@@ -130,8 +130,8 @@ def _second_nearest(
         between = _distances(X[candidates], X[candidates])
         is_self = candidates[:, None] == candidates
         candidate_second = _second_smallest(between, is_self, candidate_weight)
-        for part in row_blocks(len(task_rows), 5 * len(candidates)):
-            rows = task_rows[part]
+        for block in row_blocks(len(task_rows), 5 * len(candidates)):
+            rows = task_rows[block]
             distance = _distances(X[rows], X[candidates])
             is_self = rows[:, None] == candidates
             second[rows] = _second_smallest(distance, is_self, candidate_weight)
@@ -180,8 +180,8 @@ def task_medians(X: Array, codes: Codes, weight: Array, n_tasks: int) -> Array:
     medians = np.empty((n_tasks, X.shape[1]))
     for size in np.unique(sizes):
         same_size = np.flatnonzero(sizes == size)
-        for part in row_blocks(len(same_size), 4 * int(size) * X.shape[1]):
-            tasks = same_size[part]
+        for block in row_blocks(len(same_size), 4 * int(size) * X.shape[1]):
+            tasks = same_size[block]
             rows = order[starts[tasks, None] + np.arange(size)]
             ascending = np.argsort(X[rows], axis=1)
             weights = np.take_along_axis(weight[rows][:, :, None], ascending, axis=1)

@@ -408,8 +408,8 @@ def _task_directions(
     scatter = np.zeros(starts[-1])
     for size in np.unique(sizes):
         same_size = np.flatnonzero(sizes == size)
-        for part in row_blocks(len(same_size), 3 * int(size) * d):
-            tasks = same_size[part]
+        for block in row_blocks(len(same_size), 3 * int(size) * d):
+            tasks = same_size[block]
             rows = white[order[first_row[tasks, None] + np.arange(size)]]
             values, directions = _principal_directions(rows)
             places = starts[tasks, None] + np.arange(min(size, d))

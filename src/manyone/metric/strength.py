@@ -113,8 +113,8 @@ def covariance_strength(
     density = np.empty((len(_COVARIANCE_PRIORS), len(totals)))
     for size in np.unique(sizes[judged]):
         same_size = judged[sizes[judged] == size]
-        for part in row_blocks(len(same_size), 3 * int(size) * d):
-            tasks = same_size[part]
+        for block in row_blocks(len(same_size), 3 * int(size) * d):
+            tasks = same_size[block]
             rows = order[first_row[tasks, None] + np.arange(size)]
             places = starts[tasks, None] + np.arange(min(size, d))
             density[:, tasks] = _left_out_densities(
@@ -147,12 +147,12 @@ def _left_out_densities(
         shrunk = values[:, None] + ridge[:, :, None]
         leverage = (along / shrunk).sum(axis=2) + across / ridge
         lost = count * growth * (1.0 + prior / (freedom - count))
-        kept = np.maximum(1.0 - lost * leverage, _EPS)
+        remaining = np.maximum(1.0 - lost * leverage, _EPS)
         freedom_left = total - 1.0 - count + prior
         # Of a new row about a mean of as many rows as are left.
         spread = growth / freedom_left
-        square = growth**2 * leverage / (kept * spread)
+        square = growth**2 * leverage / (remaining * spread)
         logdet = np.log(shrunk).sum(axis=2) + (d - values.shape[1]) * np.log(ridge)
-        logdet += np.log(kept) + d * np.log(spread)
+        logdet += np.log(remaining) + d * np.log(spread)
         densities[number] = -0.5 * np.average(logdet + square, axis=1, weights=weight)
     return densities
