@@ -266,29 +266,24 @@ class PastMap:
 Map = NumberMap | LevelMap | DateMap | PastMap
 
 
-def number_maps(one: Map) -> tuple[NumberMap, ...]:
+def number_maps(column_map: Map) -> tuple[NumberMap, ...]:
     """Maps of the coordinates that are numbers."""
-    if isinstance(one, NumberMap):
-        return (one,)
-    return one.numbers if isinstance(one, PastMap) else ()
+    if isinstance(column_map, NumberMap):
+        return (column_map,)
+    return column_map.numbers if isinstance(column_map, PastMap) else ()
 
 
-def level_map(one: Map) -> NumberMap | None:
+def level_map(column_map: Map) -> NumberMap | None:
     """The map of the values themselves, of a column of numbers."""
-    if isinstance(one, PastMap):
-        return one.numbers[0] if one.parts[0] == "level" else None
-    return one if isinstance(one, NumberMap) else None
+    if isinstance(column_map, PastMap):
+        return column_map.numbers[0] if column_map.parts[0] == "level" else None
+    return column_map if isinstance(column_map, NumberMap) else None
 
 
-def number_values(one: Map, column: Column) -> Array:
+def number_values(column_map: Map, column: Column) -> Array:
     """Values (n, k) that `number_maps` turn into coordinates."""
-    if not isinstance(one, PastMap):
+    if not isinstance(column_map, PastMap):
         return column.values[:, None]
-    places = [PARTS.index(part) for part in one.parts]
-    return part_values(column)[:, places]
-
-
-def part_values(column: Column) -> Array:
-    """Values of a column of numbers, their differences, and their swings, (n, 3)."""
     assert column.past is not None
-    return np.column_stack([column.values, column.past])
+    places = [PARTS.index(part) for part in column_map.parts]
+    return np.column_stack([column.values, column.past])[:, places]
