@@ -1,14 +1,10 @@
 """Chance is counted exactly: other formulas and simulations give the same."""
 
-from itertools import pairwise
-
 import numpy as np
 import pytest
 from scipy import stats
 
 from manyone.alerts.evidence import (
-    ENOUGH_ROWS,
-    LeftOut,
     alarm_law,
     chance_of,
     chance_of_rows,
@@ -137,27 +133,6 @@ def test_evidence_of_windows_is_seldom_small_for_normal_rows():
                 chances.append(window_evidence(p, window, span, 32, 60))
         smallest.append(min(chances))
     assert np.mean(np.array(smallest) <= 0.05) <= 0.05 + 2 * np.sqrt(0.05 / 400)
-
-
-def test_large_tasks_are_ranked_together_and_small_ones_alone():
-    rng = np.random.default_rng(4)
-    sizes = np.array([30, 5, 40])
-    assert (sizes >= ENOUGH_ROWS).tolist() == [True, False, True]
-    starts = np.concatenate([[0], np.cumsum(sizes)])
-    units = np.array([1.0, 7.0, 100.0])
-    scores = -units.repeat(sizes) * rng.gamma(3, size=sizes.sum())
-    for start, end in pairwise(starts.tolist()):
-        scores[start:end].sort()
-    left_out = LeftOut(scores, np.ones(len(scores)), starts)
-    far = left_out.rank_pvalues(np.array([-1e6, -1e6, -1e6]), np.array([0, 1, 2]))
-    np.testing.assert_allclose(far, [1 / 71, 1 / 6, 1 / 71])
-    # Units do not matter.
-    new = -units * 2.0
-    moved = LeftOut(scores / units.repeat(sizes), np.ones(len(scores)), starts)
-    task = np.arange(3)
-    np.testing.assert_array_equal(
-        left_out.rank_pvalues(new, task), moved.rank_pvalues(new / units, task)
-    )
 
 
 def test_depth_counts_beyond_all_left_out_rows_only():

@@ -5,7 +5,6 @@ import pytest
 
 from fleets import machine_tables
 from manyone import TableModel
-from manyone.alerts.evidence import LeftOut
 from manyone.tables.frames import as_table
 from manyone.tables.incidents import findings_of, scored_block
 
@@ -85,14 +84,10 @@ def test_unknown_tasks_and_whole_numbers_as_names(model_and_table):
     assert polars["task"].to_list() == incidents.task.astype(str).tolist()
 
 
-def test_ranks_are_those_of_the_calibration_scores(model_and_table):
+def test_incidents_go_by_the_p_values_of_the_model(model_and_table):
     model, table = model_and_table
     frame = as_table(table)
     block = scored_block(model, frame, model._answer(frame, None, "pooled"))
     rows = findings_of(model, [block]).rows
-    calibration = model.model_.calibration_
-    left_out = LeftOut(calibration.scores, calibration.weight, calibration.starts)
-    np.testing.assert_array_equal(
-        rows.rank_p, left_out.rank_pvalues(rows.score, rows.task)
-    )
-    assert rows.rank_p.min() >= 1 / (len(calibration.scores) + 1)
+    np.testing.assert_array_equal(rows.rank_p, rows.p_value)
+    assert rows.rank_p.min() < 1 / len(model.tasks_)

@@ -11,22 +11,19 @@ than left-out rows, whose models had fewer rows: that makes alarms rarer. The nu
 alarms of a whole table is judged by this law alone.
 
 Incidents need more. The lowest of n + m scores is a new one with probability
-m / (n + m), so the ranks of one task of thirty rows hardly speak. Tasks with
-`ENOUGH_ROWS` are therefore ranked among the left-out rows of all such tasks, in units
-of their own scores, and the same law is used with k = p (n + 1): all tasks say how
-many rows to expect below a level, and the n rows of a task how far it may be from
+m / (n + m), so the ranks of one task of thirty rows hardly speak. Incidents therefore go
+by the p-values of the model, for which tasks with few rows borrow (see
+`manyone.calibration.thresholds`), and the same law is used with k = p (n + 1): all tasks
+say how many rows to expect below a level, and the n rows of a task how far it may be from
 that. A row farther out than all left-out rows counts by its distance, too, see
 `depth_pvalues`. Both are measured, not proven: ``benchmarks/bench_incidents.py``.
-Smaller tasks are ranked among their own rows only.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -42,8 +39,6 @@ STANDS_OUT = 0.005
 _ROUNDING = 1e-9
 # From this length on a convolution by FFT is faster.
 _LONG = 256
-#: Left-out rows from which on a task is ranked among the rows of other tasks.
-ENOUGH_ROWS = 10
 #: Training rows from which on the distances of a task's rows are compared.
 ENOUGH_FOR_DEPTH = 20
 # The tail of distances is fitted to this share of the left-out rows, or to so many.
@@ -150,87 +145,6 @@ def total_law(laws: Iterable[Array]) -> Array:
 
 
 # ------------------------------------------------------------------- p-values of rows
-
-
-@dataclass(frozen=True, eq=False)
-class LeftOut:
-    """Left-out scores of the rows of T tasks.
-
-    Attributes
-    ----------
-    scores, weight : ndarray of shape (n,)
-        Task by task, ascending within a task; the rows that each score counts for.
-    starts : ndarray of shape (T + 1,)
-        Where each task begins.
-    """
-
-    scores: Array
-    weight: Array
-    starts: Codes
-
-    def rank_pvalues(self, scores: Array, task: Codes) -> Array:
-        """P-values of new rows by ranks.
-
-        Parameters
-        ----------
-        scores, task : ndarray of shape (m,)
-            Scores, and numbers of the tasks.
-
-        Returns
-        -------
-        ndarray of shape (m,)
-            (1 + b) / (n + 1), b of n left-out rows not scoring higher. Those of all
-            tasks with `ENOUGH_ROWS`, each in units of its task's scores, if the task is
-            one of them. Its own otherwise.
-        """
-        p = np.ones(len(scores))
-        pool, pool_weight, units = self._pooled()
-        ascending = np.argsort(pool, kind="stable")
-        steps = _p_steps(pool_weight[ascending])
-        pool = pool[ascending]
-        for number in np.unique(task).tolist():
-            rows = np.flatnonzero(task == number)
-            if np.isfinite(units[number]):
-                scaled = scores[rows] / units[number]
-                p[rows] = steps[np.searchsorted(pool, scaled, side="right")]
-            else:
-                own = slice(self.starts[number], self.starts[number + 1])
-                below = np.searchsorted(self.scores[own], scores[rows], side="right")
-                p[rows] = _p_steps(self.weight[own])[below]
-        return p
-
-    def _pooled(self) -> tuple[Array, Array, Array]:
-        """Scores in units of their task without them, weights; units of all tasks.
-
-        The unit of a task is the root mean square of its scores. It is not finite for
-        tasks with fewer rows.
-        """
-        pool = []
-        weights = []
-        units = np.full(len(self.starts) - 1, np.nan)
-        for number, (start, end) in enumerate(pairwise(self.starts.tolist())):
-            weight = self.weight[start:end]
-            squares = weight * self.scores[start:end] ** 2
-            total = squares.sum()
-            if weight.sum() < ENOUGH_ROWS or not total > squares.max():
-                continue
-            units[number] = np.sqrt(total / weight.sum())
-            others = np.maximum(weight.sum() - weight, 1e-12)
-            left_out_units = np.sqrt((total - squares) / others)
-            pool.append(self.scores[start:end] / left_out_units)
-            weights.append(weight)
-        nothing = np.empty(0)
-        return (
-            np.concatenate([nothing, *pool]),
-            np.concatenate([nothing, *weights]),
-            units,
-        )
-
-
-def _p_steps(weight: Array) -> Array:
-    """P-value by the number of (ascending) scores that are not higher."""
-    mass = np.concatenate([[0.0], np.cumsum(weight)])
-    return np.asarray((1.0 + mass) / (1.0 + mass[-1]))
 
 
 def depth_pvalues(

@@ -69,7 +69,7 @@ class Rows:
         Number in the tasks.
     score, p_value : ndarray of shape (m,)
     rank_p : ndarray of shape (m,)
-        P-value by ranks, see `manyone.alerts.evidence.LeftOut.rank_pvalues`; 1 where
+        P-value by the model, which knows nothing of a drift since; 1 where
         the task is not known.
     depth_p : ndarray of shape (m,)
         P-value of the row's distance from its task, which goes on falling beyond all

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyone._types import Array, Codes, Labels, Mask
-from manyone.alerts.evidence import LeftOut
 from manyone.alerts.incidents import Findings
 from manyone.alerts.values import Rows, Tasks
 from manyone.data.labels import as_labels
@@ -286,12 +285,11 @@ def _depths(model: TableModel, frame: Frame, answers: Answers, alarms: Codes) ->
 
 
 def rank_pvalues(model: TableModel, score: Array, codes: Codes) -> Array:
-    """P-value of each row by ranks of left-out rows; 1 where the task is unknown."""
+    """P-value of each row by the model; 1 where the task is unknown."""
     p = np.ones(len(score))
     is_known = codes < len(model.tasks_)
-    calibration = model.model_.calibration_
-    left_out = LeftOut(calibration.scores, calibration.weight, calibration.starts)
-    p[is_known] = left_out.rank_pvalues(score[is_known], codes[is_known])
+    thresholds = model.model_.thresholds_
+    p[is_known] = thresholds.pvalues(score[is_known], codes[is_known])
     return p
 
 

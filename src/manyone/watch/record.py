@@ -15,7 +15,7 @@ from manyone.alerts.values import Rows, Tasks
 from manyone.messages import plural
 from manyone.page.fleet import Drift, FleetReport
 from manyone.page.fleet_page import MOST_ROWS
-from manyone.tables.incidents import rank_pvalues, tasks_of
+from manyone.tables.incidents import tasks_of
 from manyone.tables.page import fleet_report
 from manyone.watch.database import StoreError, sound
 from manyone.watch.store import Line, Store, codes_by_name, is_number, read_store
@@ -96,7 +96,7 @@ def _findings(store: Store, model: TableModel, stored: Sequence[Line]) -> Findin
     unknown = sorted({*names} - {*known})
     codes = known | {name: len(known) + k for k, name in enumerate(unknown)}
     task = np.array([codes[name] for name in names], dtype=np.intp)
-    rows = _as_rows(model, stored, task)
+    rows = _as_rows(stored, task)
     tasks = tasks_of(model, unknown)
     places: dict[str, list[int]] = {}
     for place, row in enumerate(stored):
@@ -112,7 +112,7 @@ def _findings(store: Store, model: TableModel, stored: Sequence[Line]) -> Findin
     return Findings(tasks, rows, rate, found=tuple(found))
 
 
-def _as_rows(model: TableModel, stored: Sequence[Line], task: Codes) -> Rows:
+def _as_rows(stored: Sequence[Line], task: Codes) -> Rows:
     """Rows of a store, with the numbers of their tasks, as a table has them."""
     score = _values(stored, "score")
     moment = _values(stored, "moment")
@@ -122,7 +122,8 @@ def _as_rows(model: TableModel, stored: Sequence[Line], task: Codes) -> Rows:
         task=task,
         score=score,
         p_value=_values(stored, "p_value"),
-        rank_p=rank_pvalues(model, score, task),
+        # Incidents are known already, and need neither.
+        rank_p=np.ones(len(stored)),
         depth_p=np.ones(len(stored)),
         alarm=np.array([row["alarm"] and row["muted"] is None for row in stored], bool),
         leading=("",) * len(stored),
