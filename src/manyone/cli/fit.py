@@ -13,10 +13,10 @@ In a shell::
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -45,8 +45,6 @@ from manyone.tablefiles import (
 )
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from manyone.estimators.base import OneClassEstimator
     from manyone.tables import TableModel
 
@@ -169,9 +167,8 @@ def fit(
         from manyone.tables.summary import summary_of
 
     with working("reading"):
-        reading = _Reading(task, ignore or [], time, time_format, bad_values)
-        read = _dask_rows if engine == "dask" else _local_rows
-        rows = read(source, reading)
+        forms = {} if time is None or time_format is None else {time: time_format}
+        rows = _rows_to_fit(source, engine, task, ignore or [], forms, bad_values)
         tasks = chosen_columns("--task", task, rows, source)
         for option, name in (
             ("--time", time),
@@ -226,46 +223,39 @@ def info(model: Model) -> None:
     print_lines("Its columns", heads, _columns(fitted))
 
 
-class _Reading(NamedTuple):
-    """What the options say about reading a text file."""
+def _rows_to_fit(
+    source: Source,
+    engine: Engine,
+    task: Sequence[str],
+    ignore: Sequence[str],
+    time_formats: Mapping[str, str],
+    bad_values: BadValues,
+) -> Any:
+    """Parquet in parts, read here or by workers of Dask; else the whole table.
 
-    task: Sequence[str]
-    ignore: Sequence[str]
-    time: str | None
-    time_format: str | None
-    bad_values: BadValues
+    The kinds of the columns of a text file follow from all of its rows.
+    """
+    if engine == "dask":
+        with needs("dask"):
+            import dask.dataframe as dd
 
-
-def _local_rows(source: Source, reading: _Reading) -> pl.DataFrame | ParquetTable:
-    """A text file, read whole as its kinds follow from all rows, or Parquet in parts."""
-    time_formats = {}
-    if reading.time is not None and reading.time_format is not None:
-        time_formats = {reading.time: reading.time_format}
+        if is_parquet(source):
+            return dd.read_parquet(source)
     if isinstance(source, Path) and is_parquet(source):
-        return ParquetTable(source, time_formats, reading.bad_values)
+        return ParquetTable(source, time_formats, bad_values)
     # A name that holds a comma is one column or two: nobody knows before the header.
     return read_table(
         source,
-        kinds=dict.fromkeys(_names(reading.ignore), "text"),
-        labels=_names(reading.task),
+        kinds=dict.fromkeys(_names(ignore), "text"),
+        labels=_names(task),
         time_formats=time_formats,
-        bad_values=reading.bad_values,
+        bad_values=bad_values,
     )
 
 
 def _names(texts: Sequence[str]) -> list[str]:
     """Names that the texts of an option may stand for, whole or cut at commas."""
-    return [part.strip() for text in texts for part in (text, *text.split(","))]
-
-
-def _dask_rows(source: Source, reading: _Reading) -> Any:
-    """The table as a Dask data frame, whose parts workers read; texts are read here."""
-    with needs("dask"):
-        import dask.dataframe as dd
-
-    if not is_parquet(source):
-        return _local_rows(source, reading)
-    return dd.read_parquet(source)
+    return [name.strip() for text in texts for name in (text, *text.split(","))]
 
 
 def _cluster(scheduler: str | None) -> AbstractContextManager[object]:

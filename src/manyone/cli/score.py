@@ -480,9 +480,7 @@ def report(
     table_model = load_model(model)
     with about(source or model), needs("cli"), working("reporting"):
         from manyone.cli.drift import drift_of
-        from manyone.files import write_atomically
-        from manyone.page.fleet_page import fleet_page
-        from manyone.tables.page import report_of
+        from manyone.tables.page import report_of, write_page
         from manyone.watch.record import report_of_store
 
         if state is not None:
@@ -496,5 +494,5 @@ def report(
             if values.findings is not None:
                 drift = drift_of(table_model, values.findings)
                 values = replace(values, drift=drift)
-        write_atomically(out, fleet_page(values).encode("utf-8", "replace"))
+        write_page(out, values)
     typer.echo(f"Page: {out}")

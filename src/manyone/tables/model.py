@@ -37,7 +37,7 @@ from manyone.tables.frames import (
     task_labels,
 )
 from manyone.tables.incidents import findings_of, incident_table, scored_block
-from manyone.tables.page import write_report
+from manyone.tables.page import report_of, write_page
 from manyone.tables.past import (
     SPAN,
     TablePast,
@@ -660,4 +660,4 @@ class TableModel(OutlierMixin, BaseEstimator):
         check_is_fitted(self)
         if table is not None:
             refuse_no_rows(as_table(table))
-        write_report(self, path, table)
+        write_page(path, report_of(self, table, "MODEL", "TABLE"))

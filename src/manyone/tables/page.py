@@ -38,41 +38,24 @@ _WORST = 12  # tasks shown of the forward check
 _ALL_PAIRS = 2000  # tasks whose relations are all looked at
 
 
-def write_report(
-    model: TableModel,
-    path: str | Path,
-    table: object = None,
-    *,
-    model_name: str = "MODEL",
-    table_name: str = "TABLE",
-    drift: Sequence[Drift] = (),
-) -> None:
-    """Write the page of a model, and of a table that it scores.
+def write_page(path: str | Path, report: FleetReport) -> None:
+    """Write the page of some values, whole or not at all."""
+    write_atomically(Path(path), fleet_page(report).encode("utf-8", "replace"))
+
+
+def report_of(
+    model: TableModel, table: object, model_name: str, table_name: str
+) -> FleetReport:
+    """The values of the page of a model, and of a table that it scores.
 
     Parameters
     ----------
     model : TableModel
         Fitted.
-    path : path
-        Of the page; written whole or not at all.
     table : data frame or None
     model_name, table_name : str
         What the page and the commands that it suggests call them.
-    drift : sequence of Drift
-        What a monitor says about the rows.
     """
-    report = report_of(model, table, model_name, table_name, drift)
-    write_atomically(Path(path), fleet_page(report).encode("utf-8", "replace"))
-
-
-def report_of(
-    model: TableModel,
-    table: object,
-    model_name: str,
-    table_name: str,
-    drift: Sequence[Drift] = (),
-) -> FleetReport:
-    """The values of a page; `table` may be None."""
     findings: Findings | None = None
     gaps: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
@@ -89,7 +72,6 @@ def report_of(
         findings,
         model_name,
         name,
-        drift=drift,
         remarks=remarks,
         gaps=gaps,
         silent=_silent(findings),
