@@ -367,7 +367,7 @@ SAMPLE = (
     ("mixed", "IndA"),
     ("gaussian 3", "KNFST"),
     ("cauchy 20", "KNFST"),
-    ("mixed spreads", "KNFST"),
+    ("spreads 12", "KNFST"),
     ("yes/no 12", "Linear"),
     ("bimodal 8", "OKL"),
     ("sparse 12", "Sparse"),

@@ -27,7 +27,8 @@ from manyone._types import Array, Codes, Mask
 Ordered = NDArray[np.complex128]
 # Left-out scores of fewer rows are hardly more than one number: each row leaves out the others.
 _ENOUGH_ROWS = 4.0
-#: Largest over smallest number of rows of tasks whose scores have laws of one shape.
+#: Largest over smallest number of rows of tasks whose scores have laws of one shape. (With a
+#: task of 300 rows in the pool, KNFST raised 16 % of 5 in tasks of 3 rows.)
 LIKE_SIZES = 2.0
 
 

@@ -40,13 +40,13 @@ from manyone.calibration.thresholds import (
     unstretched,
 )
 
-# Upper quantiles of depths that are compared.
+# Upper quantiles of depths that are compared: those that alarm rates are asked at.
 _LEVELS = np.array([0.05, 0.1, 0.2, 0.3, 0.4])
 # Fewer rows than this say nothing of quantiles.
 _FEWEST = 10
-# With a larger share of copies nothing is moved.
+# With a larger share of copies nothing is moved. (Moved, yes/no columns raised 11 % of 10.)
 _MOST_TIED = 0.1
-# Depths change at most so much.
+# Depths change at most so much: models of half the rows are no guide beyond.
 _LEAST = 0.5
 _MOST = 1.25
 # Rows that drift make depths at most twice as large.
