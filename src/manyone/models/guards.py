@@ -40,8 +40,8 @@ POINTS_PER_TASK = 32
 LEAST_POINTS = 256
 # Rows that say which distances are usual, at most, where not all rows are points.
 _MOST_ROWS = 2**13
-# Share of rows whose distance is usual.
-_USUAL = 0.99
+# Share of rows whose distance is usual, a little less against rounding of sums of weights.
+_USUAL = 0.99 * (1.0 - 1e-12)
 # In usual distances: up to the first, scores are as they are. At the second a row has lost twice
 # the score of rows far away. From the third on all rows are equally far.
 _START = 1.2
@@ -205,17 +205,13 @@ class UsualDistances:
     @property
     def limit(self) -> float:
         """What nearly all distances do not exceed; 0 or infinite: there is nothing to say."""
-        return float(self.ascending[self._place(self.mass[-1])])
+        return float(self.ascending[self.mass.searchsorted(_USUAL * self.mass[-1])])
 
     @property
     def least_limit(self) -> float:
         """The least that the limit may be when one count of a row is left out."""
-        return float(self.ascending[self._place(self.mass[-1] - 1.0)])
-
-    def _place(self, total: Array, beyond: Array | float = 0.0) -> Codes:
-        """Where nearly all of a weight is reached, and as much more."""
-        wanted = _USUAL * (1.0 - 1e-12) * total + beyond
-        return np.minimum(np.searchsorted(self.mass, wanted), len(self.mass) - 1)
+        others = self.mass[-1] - 1.0
+        return float(self.ascending[self.mass.searchsorted(_USUAL * others)])
 
     def joined(self, nearest: Array, weight: Array) -> UsualDistances:
         """These distances and those of more rows."""
@@ -230,10 +226,11 @@ class UsualDistances:
         0 where there are no others, or none but copies.
         """
         one_count = np.minimum(weight, 1.0)
-        without = self.mass[-1] - one_count
-        below = self._place(without)
+        last = len(self.mass) - 1
+        wanted = _USUAL * (self.mass[-1] - one_count)
+        below = np.minimum(self.mass.searchsorted(wanted), last)
         # Reached below the row, or else it has to be reached without it.
-        above = self._place(without, one_count)
+        above = np.minimum(self.mass.searchsorted(wanted + one_count), last)
         place = np.where(self.ascending[below] < nearest, below, above)
         limit = self.ascending[place]
         usable = (self.mass[-1] > one_count) & (limit > 0.0) & np.isfinite(limit)
@@ -311,8 +308,9 @@ class Nearness:
         def distance(rows: Codes, points: slice) -> Array:
             return nearest_distances(self.points, X[rows], points)
 
-        nearest = np.full(X.shape[0], np.inf)
-        if codes is not None and self.points.columns is None:
+        if codes is None or self.points.columns is not None:
+            nearest = np.full(X.shape[0], np.inf)
+        else:
             nearest = _nearest_of_own_task(distance, codes, self.codes)
             if nearest.max() <= near_enough:
                 return nearest
@@ -478,10 +476,12 @@ def _nearest_of_own_task(
         Tasks of the points, ascending.
     """
     nearest = np.full(len(codes), np.inf)
-    order = np.argsort(codes, kind="stable")
+    order = codes.argsort(kind="stable")
     ordered = codes[order]
-    starts = np.flatnonzero(np.diff(ordered, prepend=-1)).tolist()
-    for start, stop in pairwise([*starts, len(order)]):
+    cuts = (ordered[1:] != ordered[:-1]).nonzero()[0] + 1
+    for start, stop in pairwise([0, *cuts.tolist(), len(order)]):
+        if start == stop:  # no row at all
+            break
         task = ordered[start]
         first = int(point_codes.searchsorted(task))
         last = int(point_codes.searchsorted(task + 1))
