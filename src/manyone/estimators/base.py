@@ -148,7 +148,7 @@ class OneClassEstimator(
         """
         if y is not None and task is None:
             checks.warn_of_labels_in_y(y)
-        limit_ratio(self.alarm_rate, self.task_rate_limit)
+        limit_ratio(self.alarm_rate, self.task_rate_limit)  # refuse before the work
         self.__dict__.pop("limit_ratio_", None)
         # A memory-mapped array can be read whole by a model without landmarks.
         at_hand = in_memory(X) or isinstance(X, np.memmap)
@@ -195,6 +195,9 @@ class OneClassEstimator(
 
         Nothing is changed before: a refusal leaves no trace.
         """
+        # Kept beside the parameters, which may change without new offsets.
+        if "limit_ratio_" not in vars(self):
+            self.limit_ratio_ = limit_ratio(self.alarm_rate, self.task_rate_limit)
         self.solution_ = solution
         self.tasks_ = tasks
         # What updates, exact p-values and plots need of the rows.

@@ -316,7 +316,6 @@ class Scoring:
             {"alarm_rate": [RATE]}, {"alarm_rate": alarm_rate}, type(self).__name__
         )
         # The limit stays the same multiple of the rate.
-        self._limit_ratio()
         if self.task_rate_limit is not None:
             self.task_rate_limit = min(self.limit_ratio_ * alarm_rate, 1.0)
         self.alarm_rate = alarm_rate
@@ -369,14 +368,7 @@ class Scoring:
     def thresholds_at(self, alarm_rate: float) -> Thresholds:
         """Thresholds and p-values at another rate; those of the model stay."""
         lowest = lowest_scores(self.solution_.scorer)
-        return self.calibration_.at(alarm_rate, self._limit_ratio(), lowest)
-
-    def _limit_ratio(self) -> float:
-        """What a single task may raise, as a multiple of the rate."""
-        # Kept beside the parameters, which may change without new offsets.
-        if "limit_ratio_" not in vars(self):
-            self.limit_ratio_ = limit_ratio(self.alarm_rate, self.task_rate_limit)
-        return self.limit_ratio_
+        return self.calibration_.at(alarm_rate, self.limit_ratio_, lowest)
 
     def __getstate__(self) -> dict[str, object]:
         """What pickles and files hold."""
