@@ -196,20 +196,19 @@ class CombinedScorer:
 
 def lowest_scores(scorer: Scorer) -> Array | None:
     """Scores of rows that a guard is sure of, shape (T,); None: no guard says so."""
-    inner = unguarded(scorer)
-    far = inner.far()
+    drops = []
+    while isinstance(scorer, Guarded):
+        drops += [scorer.unit * guard.sure() for guard in scorer.guards]
+        scorer = scorer.scorer
+    far = scorer.far()
     candidates = []
-    if isinstance(inner, CombinedScorer):
-        far = inner.of_views([view.scorer.far() for view in inner.views])
-        lowest = inner.of_views([lowest_scores(view.scorer) for view in inner.views])
+    if isinstance(scorer, CombinedScorer):
+        far = scorer.of_views([view.scorer.far() for view in scorer.views])
+        lowest = scorer.of_views([lowest_scores(view.scorer) for view in scorer.views])
         if lowest is not None:
             candidates.append(lowest)
-    while isinstance(scorer, Guarded):
-        for guard in scorer.guards:
-            sure = guard.sure()
-            if far is not None and sure > 0.0:
-                candidates.append(far - scorer.unit * sure)
-        scorer = scorer.scorer
+    if far is not None:
+        candidates += [far - drop for drop in drops if drop > 0.0]
     return np.max(candidates, axis=0) if candidates else None
 
 
