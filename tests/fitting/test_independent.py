@@ -14,7 +14,7 @@ import manyone
 from manyone import IndependentOCKSR, JointOCKSR, TimeBlocks
 from manyone.data.rows import training_rows
 from manyone.engines import Block, fit, local_sweep
-from manyone.models.guards import LeftOutGuard, unguarded
+from manyone.models.guards import LeftOutGuard, Nearness, guard_in, unguarded
 
 RNG = np.random.default_rng(4)
 SIZES = {"big": 300, "large": 120, "small": 25, "b": 1, "a": 1}
@@ -183,3 +183,18 @@ def test_alarms_of_small_tasks_hold_beside_one_with_nearly_all_rows(method):
     assert not alarm[single].any()  # a single row sets no threshold
     far = few.predict(fresh[~single] + 30.0, task=claim[~single])
     assert np.mean(far < 0) > 0.95
+
+
+@pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
+def test_rows_that_are_not_trusted_say_what_is_usual_on_landmarks_too():
+    """Else rows of heavy tails would lose far more of their score than in an exact model."""
+    rng = np.random.default_rng(0)
+    rows = rng.standard_t(2, size=(300, 4))
+    task = np.repeat(["a", "b", "c"], 100)
+    limits = []
+    for landmarks in (None, 40):
+        model = IndependentOCKSR(metric="adaptive", landmarks=landmarks, random_state=0)
+        model.fit(rows, task=task)
+        guard = guard_in(model.solution_.scorer, Nearness)
+        limits.append(guard.usual.limit)
+    assert limits[1] == pytest.approx(limits[0], rel=1e-9)

@@ -203,12 +203,9 @@ class LandmarkOneClass(MultiTaskOneClass):
         seed = seed_of(self.random_state)
         whitened = self.metric == "whitened"
         metric: Whitening | TaskWhitenings | None = None
-        grouped = None
         rows = training_rows_of(sweep)
         if isinstance(sweep, AtHand) and rows is not None:
             refuse_landmarks(rows, self.landmarks)
-            if rows.group is not None:
-                grouped = rows
             if self.metric == "adaptive":
                 metric, trusted = self._learned_metric(replace(rows, group=None))
                 sweep = AtHand(replace(sweep.block, rows=trusted))
@@ -222,9 +219,12 @@ class LandmarkOneClass(MultiTaskOneClass):
             if whitened:
                 metric = metric_of(sample, source)
             plan = self._planned(sample, seed, metric, kernel)
-            if grouped is not None and isinstance(plan, TaskPlans):
-                plan = plan.grouped(grouped)
-            nearness = self._nearness(sample, plan, grouped)
+            grouped = rows is not None and rows.group is not None
+            if rows is not None and grouped and isinstance(plan, TaskPlans):
+                plan = plan.grouped(rows)
+            # Rows that are not trusted, and groups, say what is usual, too.
+            usual_rows = rows if grouped or self.metric == "adaptive" else None
+            nearness = self._nearness(sample, plan, usual_rows)
             # So few rows shape the metric much: thresholds come from folds.
             all_drawn = sample.n_rows <= self._sample_size
             shaped = metric is not None and (all_drawn or not metric.shared)
@@ -260,18 +260,20 @@ class LandmarkOneClass(MultiTaskOneClass):
         return plan.learned(sample, self.alpha) if isinstance(plan, Plan) else plan
 
     def _nearness(
-        self, sample: Sample, plan: Plan | TaskPlans, grouped: TrainingRows | None
+        self, sample: Sample, plan: Plan | TaskPlans, usual_rows: TrainingRows | None
     ) -> Nearness | None:
         """What tells rows far from everything; None where the kernel is not one of a distance.
 
-        Rows that have groups say themselves how far from each other is usual.
+        Given rows, or else the sample, say how far from each other is usual.
         """
         assert self.landmarks is not None
         kernel = plan.kernel
         if not kernel.fading:
             return None
         # A task with nearly all rows must not make those of all others unusual.
-        rows = sample.rows(own_weight=True).by_task() if grouped is None else grouped
+        rows = usual_rows
+        if rows is None:
+            rows = sample.rows(own_weight=True).by_task()
         all_landmarks = sample.whole and len(rows.codes) <= self.landmarks
         if plan.metric is not None:
             kernel = raw_kernel(kernel, rows.X)
