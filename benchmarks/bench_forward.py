@@ -1,14 +1,17 @@
 """The forward check and thresholds in time, measured on simulated and on real fleets.
 
-Run ``python benchmarks/bench_forward.py [part ...]`` with the parts fleets, past, rates, shops,
-hours, valves, servers; none is all. Figures are printed beside what they are to be.
+Run ``python benchmarks/bench_forward.py [part ...]`` with the parts fleets, past, rates,
+past-rates, shops, hours, valves, servers, spacecraft; none is all. Figures are printed beside
+what they are to be.
 
 - fleets: the forecast of the forward check beside what later rows raise, 50 simulated fleets
 - past: the same with columns of the past
 - rates: alarms on later rows that do not drift, by rows a task and how rows resemble each other
+- past-rates: the same with columns of the past
 - shops: weekly figures of 45 shops (simulated), 113 weeks, faults planted in the 30 weeks after
 - hours: hourly means of eight servers, the second half of the time after the first
-- valves, servers: 10 % asked, no answers, several training periods
+- valves, servers, spacecraft: 10 % asked, no answers, several training periods, with the past
+  of rows and without
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ from sklearn.ensemble import IsolationForest
 from sklearn.metrics import roc_auc_score
 
 from manyone import IndependentOCKSR, TableModel
-from manyone.datasets import load_servers, load_valves
+from manyone.datasets import load_servers, load_telemetry, load_valves
 
 RATE = 0.1
 METHOD = IndependentOCKSR(metric="adaptive", kernel="laplacian", width=3.0)
@@ -95,14 +98,14 @@ def fleets(
         print(f"  {kind}: {np.mean(of_kind):.0%}")
 
 
-def rates(sets: int = 4) -> None:
+def rates(sets: int = 4, history: Literal["auto"] | None = None) -> None:
     """Alarms on rows that do not drift: at most what was asked."""
     for rows in (40, 113, 250):
         for kind in ("none", "season", "AR rows"):
             raised = []
             for seed in range(sets):
                 table = fleet(kind, 12, rows + 200, seed)
-                model = fitted(table[table.when < rows], history=None)
+                model = fitted(table[table.when < rows], history=history)
                 raised.append(model.score(table[table.when >= rows]).alarm.mean())
             error = np.std(raised, ddof=1) / np.sqrt(sets)
             print(
@@ -223,31 +226,53 @@ def valve_periods() -> Iterator[tuple[pd.DataFrame, pd.DataFrame]]:
         yield table[begin & ~table["bad"]], table[~begin]
 
 
+def spacecraft_periods() -> Iterator[tuple[pd.DataFrame, pd.DataFrame]]:
+    early = load_telemetry(split="train")
+    late = load_telemetry(split="test")
+    table = pd.DataFrame(np.vstack([early.data, late.data])).add_prefix("v")
+    table["task"] = np.append(early.target, late.target)
+    table["bad"] = np.append(np.zeros(len(early.data), bool), late.label.astype(bool))
+    is_early = np.arange(len(table)) < len(early.data)
+    table["when"] = table.groupby("task").cumcount()
+    yield table[is_early], table[~is_early]
+
+
 def in_time(name: str, periods: Iterator[tuple[pd.DataFrame, pd.DataFrame]]) -> None:
-    """Ranking, false alarms and what is caught in whole test periods, means over tasks."""
-    found = []
+    """Whole test periods without a past and with what is chosen of it, means over tasks."""
+    found: dict[str, list[list[float]]] = {"no past": [], "past chosen": []}
     for train, later in periods:
-        model = fitted(train.drop(columns="bad"))
-        answers = model.score(later.drop(columns="bad"))
-        areas = []
-        false = []
-        caught = []
-        for _, rows in answers.groupby("task").indices.items():
-            is_bad = later["bad"].to_numpy()[rows]
-            alarm = answers["alarm"].to_numpy()[rows]
-            if 0 < is_bad.sum() < len(is_bad):
-                areas.append(roc_auc_score(~is_bad, answers["score"].to_numpy()[rows]))
-                caught.append(alarm[is_bad].mean())
+        for what, history in (("no past", None), ("past chosen", "auto")):
+            model = fitted(train.drop(columns="bad"), history=history)
+            measured = _measured(model, later)
+            found[what].append([*measured, model.forward_.raised(RATE)])
+            shown = ", ".join(f"{100 * value:.1f}" for value in found[what][-1])
+            print(f"  {what}: {shown}", flush=True)
+    for what, lines in found.items():
+        means = np.mean(lines, axis=0) * 100
+        errors = np.std(lines, axis=0) * 100 / np.sqrt(len(lines))
+        print(
+            f"{name}, {what}: AUC {means[0]:.1f} ± {errors[0]:.1f}, false alarms "
+            f"{means[1]:.1f} ± {errors[1]:.1f} % (worst task {means[2]:.1f}), caught "
+            f"{means[3]:.1f} %, forecast {means[4]:.1f} %",
+            flush=True,
+        )
+
+
+def _measured(model: TableModel, later: pd.DataFrame) -> list[float]:
+    """AUC, false alarms, those of the worst task, and what is caught."""
+    answers = model.score(later.drop(columns="bad"))
+    areas = []
+    false = []
+    caught = []
+    for rows in answers.groupby("task").indices.values():
+        is_bad = later["bad"].to_numpy()[rows]
+        alarm = answers["alarm"].to_numpy()[rows]
+        if 0 < is_bad.sum() < len(is_bad):
+            areas.append(roc_auc_score(~is_bad, answers["score"].to_numpy()[rows]))
+            caught.append(alarm[is_bad].mean())
+        if not is_bad.all():
             false.append(alarm[~is_bad].mean())
-        line = [np.mean(areas), np.mean(false), max(false), np.mean(caught)]
-        found.append([*line, model.forward_.raised(RATE)])
-        print("  " + ", ".join(f"{100 * value:.1f}" for value in found[-1]), flush=True)
-    means = np.mean(found, axis=0) * 100
-    print(
-        f"{name}: AUC {means[0]:.1f}, false alarms {means[1]:.1f} % (worst task "
-        f"{means[2]:.1f}), caught {means[3]:.1f} %, forecast {means[4]:.1f} %",
-        flush=True,
-    )
+    return [np.mean(areas), np.mean(false), max(false), np.mean(caught)]
 
 
 def valves() -> None:
@@ -258,14 +283,20 @@ def servers() -> None:
     in_time("servers (at most 24 %, 60 % caught)", server_periods())
 
 
+def spacecraft() -> None:
+    in_time("spacecraft", spacecraft_periods())
+
+
 PARTS = {
     "fleets": fleets,
     "past": lambda: fleets(history="auto"),
     "rates": rates,
+    "past-rates": lambda: rates(history="auto"),
     "shops": shops,
     "hours": hours,
     "valves": valves,
     "servers": servers,
+    "spacecraft": spacecraft,
 }
 
 

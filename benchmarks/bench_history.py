@@ -6,6 +6,8 @@
   100 evenly spaced training rows a task, by values alone, by values and their past, and by
   the past alone; nearest neighbours and Mahalanobis distances in each task's own scales
   get the same columns;
+- ``choice``: how well faults made in later training rows are found, by what is used of
+  the past (`TableModel.choice_`), on real and simulated fleets;
 - ``speed``: scoring tables with and without the past of their rows, as a ratio; what a
   row costs more in a monitor.
 
@@ -17,6 +19,7 @@ from __future__ import annotations
 import argparse
 from typing import NamedTuple
 
+import bench_forward
 import numpy as np
 import pandas as pd
 from scipy.spatial.distance import cdist
@@ -28,7 +31,7 @@ from manyone import IndependentOCKSR, Monitor, TableModel, TaskHistory
 from manyone._types import Array, Codes, Mask
 from manyone.datasets import load_servers, load_telemetry, load_valves
 
-PARTS = ("accuracy", "speed")
+PARTS = ("accuracy", "choice", "speed")
 MODEL = IndependentOCKSR(metric="adaptive", kernel="laplacian", width=3.0)
 TRAINED = 100
 TESTED = 1500
@@ -134,6 +137,26 @@ def accuracy() -> None:
             print(f"{name:10} {what:16} {shown}", flush=True)
 
 
+def choice() -> None:
+    """Print the AUC of each candidate, and what is chosen."""
+    tables = {
+        "servers": next(bench_forward.server_periods())[0],
+        "valves": next(bench_forward.valve_periods())[0],
+    }
+    for kind in bench_forward.KINDS:
+        tables[kind] = bench_forward.fleet(kind, 12, 240, 0)
+    for name, table in tables.items():
+        train = table.drop(columns="bad", errors="ignore")
+        tried = bench_forward.fitted(train).choice_
+        lines = np.flatnonzero(tried["view"] == "rows in time")
+        areas = ", ".join(
+            f"{tried['method'][line]} {100 * tried['score'][line]:.1f}"
+            for line in lines.tolist()
+        )
+        chosen = tried["method"][lines[tried["chosen"][lines]]].tolist()
+        print(f"{name:10} {areas}; chosen: {', '.join(chosen)}", flush=True)
+
+
 def fleet(rows: int, tasks: int = 50, columns: int = 8, start: int = 0) -> pd.DataFrame:
     """Rows of machines, one a minute, that resemble the one before."""
     rng = np.random.default_rng(start)
@@ -190,7 +213,7 @@ def main() -> None:
     parser.add_argument("parts", nargs="*", choices=[*PARTS, []])
     parts = parser.parse_args().parts or PARTS
     for part in parts:
-        {"accuracy": accuracy, "speed": speed}[part]()
+        {"accuracy": accuracy, "choice": choice, "speed": speed}[part]()
 
 
 if __name__ == "__main__":
