@@ -90,7 +90,7 @@ class RowsToSpoil(NamedTuple):
         step = _SIZE * sign * self.difference_spread[lines, column]
         slope = _SIZE * sign * self.level_spread[lines, column]
         slope /= _DRIFT_SPANS * self.span
-        other = self.rows.difference[self._others(), column]
+        swapped = self.rows.difference[self._partners(), column]
         steps = steps_of_swing(swing)
         changed = {
             "spike": (level + step, difference + step, steps),
@@ -100,7 +100,7 @@ class RowsToSpoil(NamedTuple):
                 difference + slope * (1.0 - left) / (1.0 - decay),
                 steps,
             ),
-            "stuck": (mean + other, other * left, steps * left),
+            "stuck": (mean + swapped, swapped * left, steps * left),
             "noisy": (
                 mean + _NOISE * difference,
                 _NOISE * difference,
@@ -111,7 +111,7 @@ class RowsToSpoil(NamedTuple):
                 difference / _NOISE,
                 steps * (left + (1.0 - left) / _NOISE),
             ),
-            "broken": (mean + other, other, steps),
+            "broken": (mean + swapped, swapped, steps),
         }
         values, differences, new_steps = changed[kind]
         spoiled = RowsInTime(*(part.copy() for part in self.rows))
@@ -126,13 +126,13 @@ class RowsToSpoil(NamedTuple):
         mixed = mixed * np.uint64(0x9E3779B97F4A7C15)
         return (mixed >> np.uint64(11)) / 2.0**53
 
-    def _others(self) -> Codes:
+    def _partners(self) -> Codes:
         """For each row another one of its task, or itself where there is none, (n,)."""
         order = np.lexsort((self.hashes, self.codes))
         starts = np.flatnonzero(np.diff(self.codes[order], prepend=-1))
         following = np.roll(order, -1)
         ends = np.append(starts[1:], len(order)) - 1
         following[ends] = order[starts]
-        others = np.empty(len(order), dtype=np.intp)
-        others[order] = following
-        return others
+        partners = np.empty(len(order), dtype=np.intp)
+        partners[order] = following
+        return partners

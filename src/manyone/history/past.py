@@ -103,26 +103,26 @@ class Past:
 
     def take(self, entities: Codes) -> Self:
         """Some of the entities; -1 stands for one that nothing is known of."""
-        known = entities >= 0
-        part = {
-            each.name: getattr(self, each.name)[np.where(known, entities, 0)]
+        has_past = entities >= 0
+        taken = {
+            each.name: getattr(self, each.name)[np.where(has_past, entities, 0)]
             for each in fields(self)
             if len(self)
         }
-        if known.all() and part:
-            return type(self)(**part)
-        found = self.none(len(entities), self.total.shape[1])
-        for name, values in part.items():
-            getattr(found, name)[known] = values[known]
-        return found
+        if has_past.all() and taken:
+            return type(self)(**taken)
+        pasts = self.none(len(entities), self.total.shape[1])
+        for name, values in taken.items():
+            getattr(pasts, name)[has_past] = values[has_past]
+        return pasts
 
     def of_columns(self, places: list[int]) -> Self:
         """The same of some of the columns."""
-        kept = {
+        columns = {
             name: values if name in ("time", "gaps") else values[..., places]
             for name, values in vars(self).items()
         }
-        return type(self)(**kept)
+        return type(self)(**columns)
 
     def continued(self, codes: Codes, times: Array) -> Self:
         """The past that rows of a table go on from.
@@ -140,10 +140,10 @@ class Past:
         entities = np.arange(len(self))
         return self.take(np.where(first < self.time, -1, entities))
 
-    def put(self, entities: Codes, part: Past) -> None:
+    def put(self, entities: Codes, lines: Past) -> None:
         """Other lines for some of the entities, in place."""
         for each in fields(self):
-            getattr(self, each.name)[entities] = getattr(part, each.name)
+            getattr(self, each.name)[entities] = getattr(lines, each.name)
 
 
 class PastColumns(NamedTuple):
@@ -197,20 +197,22 @@ def past_columns(
         soon = np.where(
             np.isfinite(copies.time), np.nextafter(copies.time, np.inf), 0.0
         )
-        found, _ = _next_columns(X[late], np.arange(len(late)), soon, copies, span)
-        for values, part in zip(columns, found, strict=True):
-            values[late] = part
+        late_columns, _ = _next_columns(
+            X[late], np.arange(len(late)), soon, copies, span
+        )
+        for values, late_values in zip(columns, late_columns, strict=True):
+            values[late] = late_values
     order = np.lexsort((times, codes))
     order = order[~is_late[order]] if len(late) else order
     after = past.take(np.arange(len(past)))
     for start in range(0, len(order), _BLOCK):
         rows = order[start : start + _BLOCK]
         present, own_codes = np.unique(codes[rows], return_inverse=True)
-        found, ends = _next_columns(
+        block, ends = _next_columns(
             X[rows], own_codes, times[rows], after.take(present), span
         )
-        for values, part in zip(columns, found, strict=True):
-            values[rows] = part
+        for values, block_values in zip(columns, block, strict=True):
+            values[rows] = block_values
         after.put(present, ends)
     return columns, after
 
@@ -264,14 +266,14 @@ class _Moments(NamedTuple):
     of_row: Codes
 
 
-def _moments(X: Array, codes: Codes, times: Array, own: Past) -> _Moments:
+def _moments(X: Array, codes: Codes, times: Array, past: Past) -> _Moments:
     """Moments of rows, after the last one of each entity."""
-    before = np.flatnonzero(own.time > -np.inf)
+    before = np.flatnonzero(past.time > -np.inf)
     entity = np.concatenate([before, codes])
-    time = np.concatenate([own.time[before], times])
+    time = np.concatenate([past.time[before], times])
     is_known = ~np.isnan(X)
-    total = np.concatenate([own.total[before], np.where(is_known, X, 0.0)])
-    known = np.concatenate([own.known[before], is_known])
+    total = np.concatenate([past.total[before], np.where(is_known, X, 0.0)])
+    counts = np.concatenate([past.known[before], is_known])
     order = np.lexsort((time, entity))  # stable: the last ones stay before new rows
     entity = entity[order]
     time = time[order]
@@ -279,15 +281,15 @@ def _moments(X: Array, codes: Codes, times: Array, own: Past) -> _Moments:
     is_first[1:] = (np.diff(entity) != 0) | (np.diff(time) != 0)
     starts = np.flatnonzero(is_first)
     total = total[order]
-    known = known[order]
+    counts = counts[order]
     if len(starts) < len(order):
         total = np.add.reduceat(total, starts)
-        known = np.add.reduceat(known, starts)
+        counts = np.add.reduceat(counts, starts)
     moment = np.empty(len(order), dtype=np.intp)
     moment[order] = np.cumsum(is_first) - 1
     is_last = order[starts] < len(before)
     return _Moments(
-        entity[starts], time[starts], total, known, is_last, moment[len(before) :]
+        entity[starts], time[starts], total, counts, is_last, moment[len(before) :]
     )
 
 
@@ -314,16 +316,16 @@ class _Sequences(NamedTuple):
     gap_sums: Array
 
 
-def _sequences(moments: _Moments, own: Past, span: int) -> _Sequences:
+def _sequences(moments: _Moments, past: Past, span: int) -> _Sequences:
     """Where the past of an entity begins, or begins again."""
     is_first = np.diff(moments.entity, prepend=-1) != 0
     gap = np.diff(moments.time, prepend=np.nan)
     gap[is_first] = np.where(
-        moments.is_last[is_first], own.gaps[moments.entity[is_first], 0], np.nan
+        moments.is_last[is_first], past.gaps[moments.entity[is_first], 0], np.nan
     )
     starts = np.flatnonzero(is_first)
     terms = np.column_stack([np.nan_to_num(gap), ~np.isnan(gap)])
-    initial = own.gaps[moments.entity[starts], 1:]
+    initial = past.gaps[moments.entity[starts], 1:]
     sums = _running(terms, starts, initial, LONG * span)
     before = _shifted(sums, starts, initial)
     weight = np.maximum(before[:, 1], 1.0)
@@ -362,14 +364,14 @@ class _Pasts(NamedTuple):
     sums: Array
 
 
-def _pasts(moments: _Moments, sequences: _Sequences, own: Past, span: int) -> _Pasts:
+def _pasts(moments: _Moments, sequences: _Sequences, past: Past, span: int) -> _Pasts:
     """What was before each moment of some sequences."""
     starts = sequences.starts
     entity = moments.entity[starts]
     goes_on = sequences.goes_on
-    first_sums = np.where(goes_on[:, None, None], own.sums[entity], 0.0)
-    first_value = np.where(goes_on[:, None], own.value[entity], np.nan)
-    first_still = np.where(goes_on[:, None], own.still[entity], 0.0)
+    first_sums = np.where(goes_on[:, None, None], past.sums[entity], 0.0)
+    first_value = np.where(goes_on[:, None], past.value[entity], np.nan)
+    first_still = np.where(goes_on[:, None], past.still[entity], 0.0)
     is_known = moments.known > 0
     values = moments.total / np.maximum(moments.known, 1.0)
     last = _last_known(values, is_known, sequences, first_value)
@@ -422,8 +424,8 @@ def _last_known(
     begin = sequences.starts[sequences.of_moment][:, None]
     place = np.roll(_last_place(is_known), 1, axis=0)
     place[sequences.starts] = -1
-    found = np.take_along_axis(values, np.maximum(place, 0), axis=0)
-    return np.where(place >= begin, found, first[sequences.of_moment])
+    last_values = np.take_along_axis(values, np.maximum(place, 0), axis=0)
+    return np.where(place >= begin, last_values, first[sequences.of_moment])
 
 
 def _still_rows(has_moved: Mask, sequences: _Sequences, first: Array) -> Array:
@@ -485,9 +487,9 @@ def _running(terms: Array, starts: Codes, initial: Array, span: int) -> Array:
     sums = np.empty_like(terms)
     lengths = np.diff(starts, append=len(terms))
     for number in np.flatnonzero(lengths >= _SHORT).tolist():
-        part = slice(starts[number], starts[number] + lengths[number])
-        sums[part], _ = lfilter(
-            [1.0], coefficients, terms[part], axis=0, zi=decay * initial[[number]]
+        lines = slice(starts[number], starts[number] + lengths[number])
+        sums[lines], _ = lfilter(
+            [1.0], coefficients, terms[lines], axis=0, zi=decay * initial[[number]]
         )
     # Shorter ones side by side, with others of about their length.
     sizes = np.where(lengths < _SHORT, np.frexp(lengths - 0.5)[1], -1)
@@ -496,8 +498,8 @@ def _running(terms: Array, starts: Codes, initial: Array, span: int) -> Array:
         places = starts[chosen, None] + np.arange(lengths[chosen].max())
         inside = places < (starts + lengths)[chosen, None]
         padded = terms[np.minimum(places, len(terms) - 1)]
-        found, _ = lfilter(
+        padded_sums, _ = lfilter(
             [1.0], coefficients, padded, axis=1, zi=decay * initial[chosen, None]
         )
-        sums[places[inside]] = found[inside]
+        sums[places[inside]] = padded_sums[inside]
     return sums

@@ -86,10 +86,10 @@ class ForwardCheck:
             f"asked {_percent(rate)}; on the last quarter of your own rows it would have "
             f"raised {_percent(self.raised(rate))}"
         )
-        found = self.differs(rate)
-        if found > 0:
+        sign = self.differs(rate)
+        if sign > 0:
             return f"{text}: they drift. Watch new rows with answers to alarms."
-        if found < 0:
+        if sign < 0:
             return f"{text}: fewer than asked, so faults may be missed."
         low, high = self.by_chance(rate)
         return f"{text} (chance explains {_percent(low)} to {_percent(high)})."
@@ -122,18 +122,20 @@ def check_forward(model: TableModel) -> ForwardCheck | None:
         return None
     earlier = training.take(np.flatnonzero(is_earlier))
     try:
-        found = fit_again(model, earlier, 1.0 - LATER)
+        fitted = fit_again(model, earlier, 1.0 - LATER)
     except ValueError as error:
         warn_user(f"Later rows cannot be forecast from earlier ones: {error}")
         return None
     rows = np.flatnonzero(is_later)
     rows = rows[np.lexsort((training.times[rows], training.codes()[rows]))]
     later = training.take(rows)
-    codes = find(later.labels, found.tasks)[0]
-    scores = found.model._own_scores(found.encoder.encode(later.columns, codes), codes)
-    p_value = found.model.thresholds_at(model.alarm_rate).pvalues(scores, codes)
-    calibrated = float(found.model.calibration_.counts.sum())
-    return ForwardCheck(codes, p_value, len(found.tasks), calibrated)
+    codes = find(later.labels, fitted.tasks)[0]
+    scores = fitted.model._own_scores(
+        fitted.encoder.encode(later.columns, codes), codes
+    )
+    p_value = fitted.model.thresholds_at(model.alarm_rate).pvalues(scores, codes)
+    calibrated = float(fitted.model.calibration_.counts.sum())
+    return ForwardCheck(codes, p_value, len(fitted.tasks), calibrated)
 
 
 def _percent(share: float) -> str:

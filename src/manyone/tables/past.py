@@ -78,9 +78,10 @@ class TablePast:
 
     def of_columns(self, names: Iterable[str]) -> Self:
         """That of some of the columns."""
-        kept = [name for name in self.names if name in set(names)]
-        places = [self.names.index(name) for name in kept]
-        return replace(self, names=tuple(kept), past=self.past.of_columns(places))
+        wanted = set(names)
+        places = [k for k, name in enumerate(self.names) if name in wanted]
+        shared = tuple(self.names[k] for k in places)
+        return replace(self, names=shared, past=self.past.of_columns(places))
 
     def ended(self) -> Self:
         """For another table, which goes on from here or begins anew."""
@@ -260,8 +261,8 @@ class TrainingPast:
             [np.empty((len(frame), 0)), *(_numbers(frame, name) for name in past.names)]
         )
         made, after = past.columns(X, labels, times)
-        whole = with_columns(frame, past.names, made)
-        return ChainedBlock(whole.to_native(), after=after)
+        carrying = with_columns(frame, past.names, made)
+        return ChainedBlock(carrying.to_native(), after=after)
 
 
 def _numbers(frame: Frame, name: str) -> Array:
