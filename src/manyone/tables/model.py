@@ -272,21 +272,19 @@ class TableModel(OutlierMixin, BaseEstimator):
                 f"{len(self.training_.labels)} rows cannot promise alarm_rate={alarm_rate:g}: "
                 f"{promised:.3g} is used. Give more rows."
             )
+        together = ""
+        if self.model_.training_.group is not None:
+            together = (
+                "blocks of time, " if self.groups is None else f"by {self.groups}, "
+            )
         self.calibrated_ = {
             "when": datetime.now(UTC).isoformat(timespec="seconds"),
-            "on": f"left-out training rows ({self._left_out_by()}{calibration.source})",
+            "on": f"left-out training rows ({together}{calibration.source})",
             "rows": int(calibration.counts.sum()),
             "tasks": len(self.tasks_),
             "alarm_rate": float(alarm_rate),
             "unknown_rate": self.unknown_.rate(alarm_rate),
         }
-
-    def _left_out_by(self) -> str:
-        if self.model_.training_.group is None:
-            return ""
-        if self.groups is None:
-            return "blocks of time, "
-        return f"by {self.groups}, "
 
     # ------------------------------------------------------------------------------------- scoring
 
@@ -582,6 +580,7 @@ class TableModel(OutlierMixin, BaseEstimator):
         self._refuse_without_rows("enroll")
         frame, after = self.with_past(as_table(table))
         ignore = [name for name in names_of(self.ignore) if name in frame.columns]
+        refuse_no_rows(frame)
         more = read_training(frame, self._roles(), ignore)
         more = replace(self._like_training(more), past=after)
         return self._become(fit_again(self, with_more_rows(self.training_, more)))

@@ -25,7 +25,6 @@ from manyone.tables.frames import (
     read_times,
     read_yes_no,
     refuse_missing_columns,
-    refuse_no_rows,
     task_labels,
     text_column,
 )
@@ -248,7 +247,6 @@ def read_training(
     -------
     TrainingTable
     """
-    refuse_no_rows(frame)
     refuse_missing_columns(frame, **roles, ignore=list(ignore))
     labels = task_labels(frame, roles["task"])
     outlier = np.zeros(len(labels), dtype=bool)
