@@ -108,16 +108,17 @@ def test_units_are_credible_means_without_the_row_itself():
     depth = rng.gamma(2.0, size=39) * np.exp(rng.normal(size=6))[codes]
     units = Units.of(depth, np.ones(39), codes, 6, 1e-9)
     row_units = units.without(depth, np.ones(39), codes)
-    tasks = [depth[codes == t] for t in range(6)]
+    tasks = [np.sqrt(depth[codes == t]) for t in range(6)]
     mean = np.array([task.mean() for task in tasks])
     by_chance = np.mean([task.var(ddof=1) / len(task) for task in tasks])
     power = 1.0 - by_chance / mean.var(ddof=1)
     assert 0.1 < power < 1.0
     typical = mean.mean()
-    np.testing.assert_allclose(units.of_tasks(), (mean / typical) ** power)
+    np.testing.assert_allclose(units.of_tasks(), (mean / typical) ** (2.0 * power))
     for i in range(39):
-        others = np.delete(depth, i)[np.delete(codes, i) == codes[i]]
-        assert row_units[i] == pytest.approx((others.mean() / typical) ** power)
+        others = np.sqrt(np.delete(depth, i)[np.delete(codes, i) == codes[i]])
+        expected = (others.mean() / typical) ** (2.0 * power)
+        assert row_units[i] == pytest.approx(expected)
     # A row of weight 2 is the row given twice.
     weight = np.where(np.arange(39) % 5 == 0, 2.0, 1.0)
     twice = np.repeat(np.arange(39), weight.astype(int))

@@ -23,7 +23,6 @@ from manyone.calibration.folds import assign_folds, halved_splits
 from manyone.data.groups import leaving_together
 from manyone.data.rows import training_rows
 from manyone.estimators import METHODS
-from manyone.models.combined import combined_scorer
 from manyone.models.guards import unguarded
 from manyone.solvers.leave_blocks import solve_primal_without_blocks
 from manyone.solvers.path import left_out_gaps
@@ -273,15 +272,12 @@ def test_views_of_a_combination_leave_groups_out_as_they_do_alone(in_time, group
     model = CombinedOneClass(estimators=views, alarm_rate=0.2).fit(
         X, task=task, groups=given
     )
-    scorer = combined_scorer(model.solution_)
-    values = []
-    for (name, view), tail in zip(views, scorer.tails, strict=True):
+    for name, view in views:
         alone = view.fit(X, task=task, groups=given)
         left_out = model.views_[name].solution_.left_out
         np.testing.assert_allclose(left_out, alone.solution_.left_out, atol=1e-8)
-        values.append(tail.value(left_out, model.training_.codes))
     # What is left out of all views is left out of the combination.
-    combined = scorer.combine(np.column_stack(values))
+    combined = model.left_out_scores(model.training_)
     codes = model.training_.codes[~np.isnan(combined)]
     expected = combined[~np.isnan(combined)]
     expected = expected[np.lexsort((expected, codes))]
