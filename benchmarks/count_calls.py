@@ -51,8 +51,8 @@ LIMITS = {
     "JointOCKSR().fit": Limit(48, 92),
     "NonlinearOCKSR().fit": Limit(75, 137),
     "JointOCKSR(landmarks=).fit": Limit(80, 170),
-    "manyone fit": Limit(230, 633),
-    "manyone score": Limit(125, 312),
+    "manyone fit": Limit(230, 632),
+    "manyone score": Limit(125, 311),
 }
 
 

@@ -114,7 +114,7 @@ def test_units_are_credible_means_without_the_row_itself():
     power = 1.0 - by_chance / mean.var(ddof=1)
     assert 0.1 < power < 1.0
     typical = mean.mean()
-    np.testing.assert_allclose(units.of_tasks(), (mean / typical) ** (2.0 * power))
+    np.testing.assert_allclose(units.of_tasks, (mean / typical) ** (2.0 * power))
     for i in range(39):
         others = np.sqrt(np.delete(depth, i)[np.delete(codes, i) == codes[i]])
         expected = (others.mean() / typical) ** (2.0 * power)
@@ -125,7 +125,7 @@ def test_units_are_credible_means_without_the_row_itself():
     ones = np.ones(len(twice))
     weighted = Units.of(depth, weight, codes, 6, 1e-9)
     repeated = Units.of(depth[twice], ones, codes[twice], 6, 1e-9)
-    np.testing.assert_allclose(weighted.of_tasks(), repeated.of_tasks())
+    np.testing.assert_allclose(weighted.of_tasks, repeated.of_tasks)
     np.testing.assert_allclose(
         weighted.without(depth, weight, codes)[twice],
         repeated.without(depth[twice], ones, codes[twice]),
@@ -138,8 +138,8 @@ def test_alike_tasks_share_one_unit_and_unlike_ones_do_not():
     depth = rng.gamma(2.0, size=400)
     spread = np.exp(2.0 * rng.normal(size=50))
     weight = np.ones(400)
-    alike = Units.of(depth, weight, codes, 50, 1e-9).of_tasks()
-    unlike = Units.of(depth * spread[codes], weight, codes, 50, 1e-9).of_tasks()
+    alike = Units.of(depth, weight, codes, 50, 1e-9).of_tasks
+    unlike = Units.of(depth * spread[codes], weight, codes, 50, 1e-9).of_tasks
     assert np.std(np.log(alike)) < 0.2
     # Chance explains c^2 / n = (1/2) / 8 of the variance of the means of unlike tasks.
     slope = np.polyfit(np.log(spread), np.log(unlike), 1)[0]

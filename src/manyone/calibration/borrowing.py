@@ -51,6 +51,8 @@ class Units:
         How far tasks differ: 0 to 1.
     least : float
         Smaller depths are rounding.
+    of_tasks : ndarray of shape (T,)
+        Unit of each task; 1 where rows are too few for one.
     """
 
     mean: Array
@@ -58,6 +60,7 @@ class Units:
     typical: float
     power: float
     least: float
+    of_tasks: Array
 
     @classmethod
     def of(
@@ -70,18 +73,16 @@ class Units:
         mean = sums / np.where(counts > 0.0, counts, 1.0)
         several = counts >= _ENOUGH_ROWS
         if np.count_nonzero(several) < 2:
-            return cls(mean, counts, 1.0, 0.0, least)
+            return cls(mean, counts, 1.0, 0.0, least, np.ones(n_tasks))
         square = np.bincount(codes, weight * (root - mean[codes]) ** 2, n_tasks)
         with np.errstate(under="ignore"):  # weights may be huge
             variance = square[several] / (counts[several] - 1.0)
             by_chance = float(np.mean(variance / counts[several]))
         between = float(mean[several].var(ddof=1))
         power = max(0.0, 1.0 - by_chance / between) if between > 0.0 else 0.0
-        return cls(mean, counts, float(mean[several].mean()), power, least)
-
-    def of_tasks(self) -> Array:
-        """Unit of each task, shape (T,); 1 where rows are too few for one."""
-        return self._of_means(self.mean, self.counts)
+        typical = float(mean[several].mean())
+        units = _units(mean, counts, typical, power)
+        return cls(mean, counts, typical, power, least, units)
 
     def without(self, depth: Array, weight: Array, codes: Codes) -> Array:
         """Unit of the task of each row (n,), had it not been among its rows."""
@@ -93,11 +94,13 @@ class Units:
         rest_sum = counts * self.mean[codes] - count * _roots(depth, self.least)
         mean = rest_sum / np.where(alone, 1.0, rest)
         mean = np.maximum(mean, np.sqrt(self.least))
-        return self._of_means(np.where(alone, self.typical, mean), counts)
+        mean = np.where(alone, self.typical, mean)
+        return _units(mean, counts, self.typical, self.power)
 
-    def _of_means(self, mean: Array, counts: Array) -> Array:
-        units = (mean / self.typical) ** (2.0 * self.power)
-        return np.where(counts >= _ENOUGH_ROWS, units, 1.0)
+
+def _units(mean: Array, counts: Array, typical: float, power: float) -> Array:
+    """Units of tasks by their mean roots and rows, (k,) each; 1 where rows are too few."""
+    return np.where(counts >= _ENOUGH_ROWS, (mean / typical) ** (2.0 * power), 1.0)
 
 
 def _roots(depth: Array, least: float) -> Array:
@@ -210,7 +213,7 @@ class Pool:
         ascending = np.argsort(scaled[lent], kind="stable")
         mass = np.concatenate([[0.0], np.cumsum(share[ascending])])
         order = by_task(codes, scaled)
-        return cls(lenders, units.of_tasks(), order, scaled[lent][ascending], mass)
+        return cls(lenders, units.of_tasks, order, scaled[lent][ascending], mass)
 
     def shares(self, values: Array) -> Array:
         """Sum over the lenders of the share of their scores up to each value, (k,)."""

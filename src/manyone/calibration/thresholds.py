@@ -227,7 +227,7 @@ class Calibration:
 
     def units(self) -> Array:
         """Units of the scores of new rows, shape (T,)."""
-        return self._units.of_tasks() * self.sizes
+        return self._units.of_tasks * self.sizes
 
     def scaled(self, scores: Array, weight: Array, codes: Codes) -> Array:
         """Left-out scores (n,) in units of their task (n,) without the row."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.stats import betabinom
 
-from manyone._types import Array, Codes, Mask
+from manyone._types import Array, Codes
 from manyone.calibration.dependence import correlation_time
 from manyone.data.labels import find
 from manyone.messages import warn_user
@@ -51,12 +51,12 @@ class ForwardCheck:
 
     def raised(self, rate: float) -> float:
         """Share of the later rows that raises an alarm."""
-        return float(np.mean(self._alarms(rate)))
+        return float(np.mean(self.p_value <= rate))
 
     def task_shares(self, rate: float) -> tuple[Codes, Array]:
         """Later rows of each task (T,), and the share of them that raises an alarm."""
         rows = np.bincount(self.codes, minlength=self.n_tasks)
-        alarms = np.bincount(self.codes, self._alarms(rate), self.n_tasks)
+        alarms = np.bincount(self.codes, self.p_value <= rate, self.n_tasks)
         return rows, alarms / np.maximum(rows, 1)
 
     def by_chance(self, rate: float) -> tuple[float, float]:
@@ -93,9 +93,6 @@ class ForwardCheck:
             return f"{text}: fewer than asked, so faults may be missed."
         low, high = self.by_chance(rate)
         return f"{text} (chance explains {_percent(low)} to {_percent(high)})."
-
-    def _alarms(self, rate: float) -> Mask:
-        return self.p_value <= rate
 
 
 def check_forward(model: TableModel) -> ForwardCheck | None:

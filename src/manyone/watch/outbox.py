@@ -227,7 +227,7 @@ def drift_notice(task: str, since: str, rows: int) -> Notice:
 
 def silent_notice(task: str, latest: str) -> Notice:
     """What to tell of a task whose last row came too long ago."""
-    text = f"{task}: no row since {latest}, longer than it uses to be silent"
+    text = f"{task}: no row since {latest}, longer than its usual gaps"
     return _task_notice("silent", task, latest, text, latest)
 
 
