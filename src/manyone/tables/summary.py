@@ -91,7 +91,8 @@ def _promises(model: TableModel) -> Iterator[tuple[str, str]]:
     rate = model.promised_rate_
     n_tasks = len(model.tasks_)
     borrowing = int(model.model_.calibration_.borrows(rate).sum())
-    words = f"{rate:.2%} of normal rows raise an alarm"
+    share = f"{100.0 * rate:.4g} %"
+    words = f"at most {share} of normal rows raise an alarm, on average over tasks"
     if borrowing:
         words += f"; {borrowing:,} of {n_tasks:,} tasks borrow scores of others"
     yield "promised", words
