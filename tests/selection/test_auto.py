@@ -65,7 +65,7 @@ def test_one_layer_alone_has_to_be_better_by_a_standard_error(
     X, task = rows
     module = importlib.import_module("manyone.selection.auto")
     aucs = {NonlinearOCKSR: np.full((1, 3), 0.5), JointOCKSR: 0.5 + np.array([gains])}
-    monkeypatch.setattr(module, "_stranger_areas", lambda _, model: aucs[type(model)])
+    monkeypatch.setattr(module, "fold_areas", lambda model, **_: [aucs[type(model)]])
     for anomalies, expected in (("strangers", alone), ("any", hedged)):
         model = manyone.auto(X, task=task, anomalies=anomalies, alarm_rate=0.1)
         assert (

@@ -19,20 +19,38 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import Bunch
 
+from manyone._types import Array, Codes
 from manyone.files import toml_beside, write_atomically
 
 Values: TypeAlias = NDArray[Any]
 Arrays: TypeAlias = dict[str, Values]
 Convert = Callable[..., Arrays]  # takes the paths of the originals
-#: A Bunch, which has no types in scikit-learn, or rows and tasks.
-Loaded: TypeAlias = Any
+Loaded: TypeAlias = Bunch | tuple[Array, Codes]
 PathLike: TypeAlias = str | os.PathLike[str] | None
+
+
+class Home(TypedDict, total=False):
+    """Option of every loader of a file."""
+
+    data_home: PathLike
+
+
+class Origin(Home, total=False):
+    """Options of a loader that can make its file from the original."""
+
+    download_if_missing: bool
+
+
+class Part(Origin, total=False):
+    """Options of a loader whose data has two parts."""
+
+    split: str
 
 
 # What numpy, zipfile, tarfile and the parsers raise on a damaged file.

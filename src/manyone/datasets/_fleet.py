@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from numbers import Integral
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypedDict, Unpack, overload
 
 import numpy as np
 from numpy.random import RandomState
@@ -20,6 +20,41 @@ KINDS = {"own": OWN, "stranger": STRANGER, "both": OWN + STRANGER}
 _NOISE = 0.4  # standard deviation of a sensor's own noise; its total variance is 1
 _SPREAD = 3.0  # standard deviation of the machines' means, in units of a sensor's own deviation
 _SCALE_SPREAD = 0.5  # standard deviation of the logarithm of the sensors' scales
+
+
+class FleetOptions(TypedDict, total=False):
+    """Options of `make_fleet` that are given by name."""
+
+    n_test: int
+    fault_rate: float
+    fault_size: float
+    fault: str
+    relatedness: float
+    n_types: int
+    n_factors: int
+    random_state: int | RandomState | None
+
+
+@overload
+def make_fleet(
+    n_tasks: int = ...,
+    n_samples: int = ...,
+    n_features: int = ...,
+    *,
+    return_X_y: Literal[False] = ...,
+    **options: Unpack[FleetOptions],
+) -> Bunch: ...
+
+
+@overload
+def make_fleet(
+    n_tasks: int = ...,
+    n_samples: int = ...,
+    n_features: int = ...,
+    *,
+    return_X_y: Literal[True],
+    **options: Unpack[FleetOptions],
+) -> tuple[Array, Codes]: ...
 
 
 def make_fleet(

@@ -11,14 +11,17 @@ from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, Unpack, overload
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils import Bunch
 
+from manyone._types import Array, Codes
 from manyone.datasets._cache import (
     Arrays,
     Loaded,
+    Origin,
     PathLike,
     bunch,
     choose,
@@ -31,6 +34,30 @@ SUBSET = Path(__file__).with_name("mnist") / "mnist600.npz"  # see the licence b
 _PARTS = ("train", "test")
 _FEWEST_FACES = 52
 _CENTRE = (62, 62, 188, 188)  # where the face is in a 250 x 250 image of LFW
+
+
+class Digits(Origin, total=False):
+    """Options of `load_mnist`."""
+
+    subset: bool
+
+
+class Faces(Origin, total=False):
+    """Options of `load_faces`."""
+
+    features: str
+
+
+@overload
+def load_mnist(
+    *, return_X_y: Literal[False] = ..., **options: Unpack[Digits]
+) -> Bunch: ...
+
+
+@overload
+def load_mnist(
+    *, return_X_y: Literal[True], **options: Unpack[Digits]
+) -> tuple[Array, Codes]: ...
 
 
 def load_mnist(
@@ -79,6 +106,18 @@ def load_mnist(
     return bunch("mnist", images, digits, names, return_X_y, split=split, index=index)
 
 
+@overload
+def load_coil100(
+    *, return_X_y: Literal[False] = ..., **options: Unpack[Origin]
+) -> Bunch: ...
+
+
+@overload
+def load_coil100(
+    *, return_X_y: Literal[True], **options: Unpack[Origin]
+) -> tuple[Array, Codes]: ...
+
+
 def load_coil100(
     *,
     data_home: PathLike = None,
@@ -112,6 +151,18 @@ def load_coil100(
         return_X_y,
         angle=arrays["angle"],
     )
+
+
+@overload
+def load_faces(
+    *, return_X_y: Literal[False] = ..., **options: Unpack[Faces]
+) -> Bunch: ...
+
+
+@overload
+def load_faces(
+    *, return_X_y: Literal[True], **options: Unpack[Faces]
+) -> tuple[Array, Codes]: ...
 
 
 def load_faces(

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Literal, Unpack, overload
 
+import numpy as np
+from sklearn.utils import Bunch
+
+from manyone._types import Array, Codes
 from manyone.datasets._cache import (
+    Home,
     Loaded,
     PathLike,
     bunch,
@@ -12,6 +17,24 @@ from manyone.datasets._cache import (
     fetch,
     numbered,
 )
+
+
+class Servers(Home, total=False):
+    """Options of `load_servers`."""
+
+    split: str
+
+
+@overload
+def load_servers(
+    *, return_X_y: Literal[False] = ..., **options: Unpack[Servers]
+) -> Bunch: ...
+
+
+@overload
+def load_servers(
+    *, return_X_y: Literal[True], **options: Unpack[Servers]
+) -> tuple[Array, Codes]: ...
 
 
 def load_servers(
@@ -57,6 +80,18 @@ def load_servers(
     )
 
 
+@overload
+def load_products(
+    *, return_X_y: Literal[False] = ..., **options: Unpack[Home]
+) -> Bunch: ...
+
+
+@overload
+def load_products(
+    *, return_X_y: Literal[True], **options: Unpack[Home]
+) -> tuple[Array, Codes]: ...
+
+
 def load_products(*, data_home: PathLike = None, return_X_y: bool = False) -> Loaded:
     """Load MVTec AD as numbers: 15 products, intact and defective, 512 features of each image.
 
@@ -80,6 +115,18 @@ def load_products(*, data_home: PathLike = None, return_X_y: bool = False) -> Lo
     return bunch(
         "products", arrays["X"], target, names, return_X_y, label=arrays["defect"]
     )
+
+
+@overload
+def load_valves(
+    *, return_X_y: Literal[False] = ..., **options: Unpack[Home]
+) -> Bunch: ...
+
+
+@overload
+def load_valves(
+    *, return_X_y: Literal[True], **options: Unpack[Home]
+) -> tuple[Array, Codes]: ...
 
 
 def load_valves(*, data_home: PathLike = None, return_X_y: bool = False) -> Loaded:

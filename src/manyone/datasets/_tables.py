@@ -9,16 +9,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from numbers import Integral
 from pathlib import Path
+from typing import Literal, Unpack, overload
 from xml.etree import ElementTree
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
+from sklearn.utils import Bunch
 
-from manyone._types import Mask
+from manyone._types import Array, Codes, Mask
 from manyone.datasets._cache import (
     Arrays,
+    Home,
     Loaded,
+    Origin,
+    Part,
     PathLike,
     Values,
     bunch,
@@ -26,6 +31,18 @@ from manyone.datasets._cache import (
     fetch,
     numbered,
 )
+
+
+@overload
+def load_keystrokes(
+    *, return_X_y: Literal[False] = ..., **options: Unpack[Origin]
+) -> Bunch: ...
+
+
+@overload
+def load_keystrokes(
+    *, return_X_y: Literal[True], **options: Unpack[Origin]
+) -> tuple[Array, Codes]: ...
 
 
 def load_keystrokes(
@@ -62,6 +79,16 @@ def load_keystrokes(
     )
 
 
+class Telemetry(Home, total=False):
+    """Options of `load_telemetry`."""
+
+    spacecraft: str | None
+    split: str
+    window: int
+    step: int | None
+    features: str
+
+
 @dataclass(frozen=True)
 class Channel:
     """One telemetry channel.
@@ -85,6 +112,18 @@ class Channel:
     label: Mask = field(repr=False)
     train_commands: Mask = field(repr=False)
     test_commands: Mask = field(repr=False)
+
+
+@overload
+def load_telemetry(
+    *, return_X_y: Literal[False] = ..., **options: Unpack[Telemetry]
+) -> Bunch: ...
+
+
+@overload
+def load_telemetry(
+    *, return_X_y: Literal[True], **options: Unpack[Telemetry]
+) -> tuple[Array, Codes]: ...
 
 
 def load_telemetry(
@@ -158,6 +197,18 @@ def load_telemetry(
         channels=channels,
         **about,
     )
+
+
+@overload
+def load_turbofan(
+    *, return_X_y: Literal[False] = ..., **options: Unpack[Part]
+) -> Bunch: ...
+
+
+@overload
+def load_turbofan(
+    *, return_X_y: Literal[True], **options: Unpack[Part]
+) -> tuple[Array, Codes]: ...
 
 
 def load_turbofan(
