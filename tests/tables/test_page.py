@@ -94,7 +94,10 @@ def test_the_page_promises_what_the_rows_allow(model, tables):
     report = report_of(rare, tables[1], "", "")
     allowed = rare.model_.alarm_rate_.max()
     assert report.rate == allowed > 1e-4
-    assert f"{allowed:.2%} of normal rows" in dict(report.facts)["promised"]
+    assert (
+        f"at most {100.0 * allowed:.4g} % of normal rows"
+        in dict(report.facts)["promised"]
+    )
     law = report.findings.law
     mean = float(law @ np.arange(len(law)))
     assert mean >= allowed * len(tables[1])
