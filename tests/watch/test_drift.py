@@ -39,7 +39,7 @@ def test_ville(guarded):
     k = 4000
     wealth = np.zeros(k)
     shares = drift.fresh_shares(k)
-    neighbours = np.tile(drift.NEIGHBOURS, (k, 1))
+    neighbours = drift.first_neighbours(np.ones(k))
     count = np.ones(k)
     most = wealth
     for i in range(400):
@@ -83,3 +83,9 @@ def test_mean_wealth_survives_extremes():
     assert drift.log_mean_wealth(np.array([900.0, 0.0])) == pytest.approx(
         900 - np.log(2)
     )
+
+
+def test_the_first_row_counts_as_training_rows_do():
+    counted = np.array([1.0, 0.7, 0.2, 0.1, 0.01, 3.0])
+    weights = drift.weights_of_rows(drift.first_neighbours(counted))
+    np.testing.assert_allclose(weights, [1.0, 0.7, 0.2, 0.1, 0.1, 1.0], rtol=1e-12)

@@ -482,9 +482,24 @@ def test_answered_alarms_stay_within_the_bound_whatever_rows_do():
         monitor.feedback(found.id[found.alarm], normal=True)
     normal_rows = np.arange(1, 401)
     # The level is at most twice the rate when the first alarm is answered.
-    most = 1.0 + rate * normal_rows + (2.0 * rate + 0.02) / 0.02
+    most = 1.0 + rate * normal_rows + 2.0 * rate / 0.02 + thresholds.MOST_DEBT + 1.0
     assert np.all(np.cumsum(alarms) <= most + 1e-9)
     assert np.sum(alarms) > 15  # the rate is used
+
+
+def test_rows_far_out_raise_alarms_in_tasks_that_have_raised_too_many():
+    """A dead sensor is told, though a week of false alarms was answered before it died."""
+    rng = np.random.default_rng(0)
+    model = IndependentOCKSR(alarm_rate=0.05).fit(rng.normal(size=(50, 2)))
+    monitor = Monitor(model)
+    for step in range(6):
+        found = monitor.update(np.array([[4.0 + step, 4.0]]))
+        monitor.feedback(found.id[found.alarm], normal=True)
+    assert monitor.state.level[0] <= 0.0
+    borderline = monitor.update(np.array([[4.0, -4.0]]))
+    dead = monitor.update(np.tile([40.0, -40.0], (12, 1)))
+    assert not borderline.alarm.any()
+    assert dead.alarm.all()
 
 
 def test_alarms_that_wait_for_answers_add_at_most_one_each():
@@ -500,7 +515,7 @@ def test_alarms_that_wait_for_answers_add_at_most_one_each():
             waiting.append((step, found.id[0]))
         while waiting and waiting[0][0] <= step - 40:
             monitor.feedback([waiting.pop(0)[1]], normal=True)
-    assert raised <= 0.05 * 400 + 3.5 + 40
+    assert raised <= 0.05 * 400 + 3.5 + thresholds.MOST_DEBT + 40
 
 
 def test_drifting_tasks_of_a_large_fleet_are_few_quiet_ones():

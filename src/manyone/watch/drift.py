@@ -13,7 +13,8 @@ step, so that a change after a long quiet time is still met.
 
 Where rows resemble the one before, low ranks come in runs although nothing changes, and whoever
 bets on them gets rich. So a row counts for :math:`c_n = (1 - r)/(1 + r)` of one, r being about the
-correlation of neighbouring ranks so far: :math:`f_k` is replaced by :math:`f_k^{c_n}`. As
+correlation of neighbouring ranks so far, and before them that of left-out scores in time:
+:math:`f_k` is replaced by :math:`f_k^{c_n}`. As
 :math:`c_n \le 1` is known before the rank is, no bet is better than fair (Jensen), and Ville's
 inequality stands; where rows are independent, r soon is about 0.
 """
@@ -34,8 +35,8 @@ _LOW = 1.0 / 3.0
 # No row counts for less. After a change all ranks are low, and that must not be taken for mere
 # likeness of neighbours.
 _LEAST = 0.1
-#: First sum of products of neighbouring marks, and their number: as if twenty pairs were unlike.
-NEIGHBOURS = (0.0, 20.0)
+# Pairs of neighbours that what training rows were like counts for.
+_FIRST_PAIRS = 20.0
 #: Most scores that ranks are taken among. Then a new history begins; the wealth stays.
 LONGEST = 1000
 BETS = len(_PRIOR)
@@ -93,6 +94,18 @@ def smoothed_ranks(history: Labels, scores: Labels, u: Array) -> Array:
 def marks(p: Array) -> Array:
     """Marks (k,) of low ranks, with mean 0 and variance 1 if ranks are uniform."""
     return ((p < _LOW) - _LOW) / np.sqrt(_LOW * (1.0 - _LOW))
+
+
+def first_neighbours(counted: Array) -> Array:
+    """Sums of products of neighbouring marks and their numbers (T, 2) before the first row.
+
+    They are such that the first row of a task counts for as much as its training rows do,
+    `counted` (T,).
+    """
+    count = np.clip(counted, _LEAST, 1.0)
+    product = np.arcsin((1.0 - count) / (1.0 + count)) / (0.5 * np.pi)
+    pairs = np.full(len(count), _FIRST_PAIRS)
+    return np.column_stack([pairs * product, pairs])
 
 
 def weights_of_rows(neighbours: Array) -> Array:

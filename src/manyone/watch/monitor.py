@@ -30,7 +30,7 @@ from manyone.watch.model import (
     fingerprint_of,
     score_rows,
 )
-from manyone.watch.state import MonitorState
+from manyone.watch.state import MonitorState, counted_rows
 from manyone.watch.steps import (
     flag_fleet,
     forget_thresholds,
@@ -381,7 +381,8 @@ class Monitor:
         state.log_wealth[t] = [0.0, -np.inf]
         state.least[t] = 0.0
         state.shares[t] = drift.fresh_shares(1)
-        state.neighbours[t] = drift.NEIGHBOURS
+        counted = counted_rows(estimator_of(self.model).calibration_)
+        state.neighbours[t] = drift.first_neighbours(counted[t])
         state.mark[t] = 0.0
         state.most[t] = -np.inf
         state.flagged[t] = -1

@@ -11,13 +11,14 @@ from numpy.typing import DTypeLike, NDArray
 
 import manyone.model_files  # noqa: F401 - registers what states hold
 from manyone._types import Array, Codes, Mask
+from manyone.calibration import Calibration
 from manyone.data.groups import looks_ahead
 from manyone.estimators.base import OneClassEstimator
 from manyone.files import archive, write_atomically
 from manyone.files.errors import ModelFileError
 from manyone.tables import TableModel
 from manyone.tables.past import TablePast
-from manyone.watch.drift import BETS, LONGEST, NEIGHBOURS, fresh_shares
+from manyone.watch.drift import BETS, LONGEST, first_neighbours, fresh_shares
 from manyone.watch.memory import (
     NORMAL,
     REMEMBERED,
@@ -172,7 +173,7 @@ class MonitorState:
             counts=np.zeros(n_tasks, dtype=np.intp),
             log_wealth=wealth,
             shares=np.stack([fresh_shares(n_tasks)] * 2, axis=1),
-            neighbours=np.tile(NEIGHBOURS, (n_tasks, 1)),
+            neighbours=first_neighbours(counted_rows(estimator.calibration_)),
             mark=np.zeros(n_tasks),
             most=np.full(n_tasks, -np.inf),
             least=np.zeros(n_tasks),
@@ -238,6 +239,13 @@ def check_drift_level(drift_level: float) -> None:
     """Refuse what is no probability."""
     if not 0 < drift_level < 1:
         raise ValueError(f"drift_level must lie between 0 and 1; got {drift_level!r}.")
+
+
+def counted_rows(calibration: Calibration) -> Array:
+    """What a left-out row of each task counts for, shape (T,): 1 if it is like no other."""
+    rows = np.diff(calibration.starts)
+    usual = calibration.weight.sum() / max(len(calibration.weight), 1)
+    return np.where(rows > 0, calibration.counts / np.maximum(rows, 1), usual)
 
 
 def _without_second_bet(
