@@ -235,7 +235,7 @@ register(
         "time": "E",
         "total": "E p",
         "known": "E p",
-        "sums": "E 6 p",
+        "sums": "E 4 p",
         "value": "E p",
         "still": "E p",
         "gaps": "E 3",

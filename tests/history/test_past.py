@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from manyone.history.past import LONG, RESTART, Past, past_columns
+from manyone.history.past import RESTART, Past, past_columns
 
 SPAN = 12
 
@@ -27,10 +27,7 @@ def columns_by_loops(X, codes, times, span=SPAN):
         for place, seen in enumerate(past):
             steps[place] = abs(seen - last)
             last = last if np.isnan(seen) else seen
-        usual = _mean(steps, LONG * span)
-        if usual > 0:
-            share = _mean(steps, span) / usual
-            found[1, row, column] = np.log((share + 1e-3) / (1 + 1e-3))
+        found[1, row, column] = np.nan_to_num(_mean(steps, span))
         for seen in [value, *past[::-1]]:
             known = past[~np.isnan(past)]
             if not len(known):
@@ -191,12 +188,22 @@ def test_a_constant_column_has_no_differences_at_all():
     assert not columns.difference.any()
 
 
-def test_a_stuck_column_falls_by_the_same_step_every_row():
+def test_the_swing_of_a_stuck_column_falls_by_the_same_factor_every_row():
     rng = np.random.default_rng(0)
     x = np.append(rng.normal(size=600), np.full(25, 0.3))
     columns, _ = past_columns(
         x[:, None], np.zeros(625, dtype=int), np.arange(625.0), Past.none(1, 1), SPAN
     )
-    fall = np.diff(columns.swing[604:, 0])
-    assert (fall < -0.14).all()
+    fall = columns.swing[605:, 0] / columns.swing[604:-1, 0]
+    np.testing.assert_allclose(fall, 1 - 2 / (SPAN + 1), atol=1e-9)
     assert columns.still[-1, 0] == 24
+
+
+def test_one_movement_of_a_still_column_is_forgotten():
+    x = np.zeros(300)
+    x[100:] = 1.0
+    columns, _ = past_columns(
+        x[:, None], np.zeros(300, dtype=int), np.arange(300.0), Past.none(1, 1), SPAN
+    )
+    assert columns.swing[101, 0] > 0.1
+    assert (np.abs(columns.swing[200:]) < 1e-7).all()

@@ -11,6 +11,7 @@ from manyone import IndependentOCKSR, Monitor, TableModel
 from manyone.selection.search import Judged
 from manyone.tables import in_time as in_time_module
 from manyone.tables.frames import as_table
+from manyone.tables.wording import past_words
 
 METHOD = IndependentOCKSR(metric="adaptive", kernel="laplacian", width=3.0)
 TASKS = 4
@@ -111,7 +112,7 @@ def test_reasons_speak_of_the_past_and_no_made_column_is_named(tables):
     train, later = pumps(0.98, seed=1)
     model = in_time().fit(train)
     row = np.flatnonzero(later["pump"] == "c")[50]
-    later.loc[row, "flow"] -= 25.0
+    later.loc[row, "flow"] -= 40.0
     scores = model.score(later, explain=3, keep=["flow"])
     assert scores.loc[row, "alarm"]
     assert scores.loc[row, "reason_1"].startswith("flow fell by ")
@@ -221,3 +222,13 @@ def test_what_finds_clearly_more_faults_is_used(best, parts, tables, monkeypatch
     assert getattr(flow, "parts", None) == parts
     assert (model.training_.past is None) == (parts is None)
     assert model.score(tables[1])["alarm"].mean() < 0.15
+
+
+def test_reasons_speak_of_swings_beside_the_usual_ones():
+    values = np.array([7.0, 7.0, 7.0])
+    past = np.array([[0.0, 0.1, 9.0], [0.0, 3.0, 0.0], [0.0, 0.1, 0.0]])
+    usual = np.array([1.5, 1.5, 1.5])
+    words = past_words("flow", values, past, ["swing"] * 3, usual)
+    assert words[0].sentence == "flow has not moved for 9 rows"
+    assert words[1].sentence == "flow swings by 3 a row, usually by 1.5"
+    assert words[2].sentence == "flow swings by 0.1 a row, usually by 1.5"

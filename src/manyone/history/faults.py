@@ -1,14 +1,14 @@
 r"""Faults in time, made in rows with a past, to see by what they are found.
 
 A row has of each column its value x, the difference d from a running mean m of earlier
-rows, and the swing, the logarithm of recent steps over usual ones. A fault that began k
-rows before the row has changed all three, and by how much follows from the weights of
-the past: rows before the fault still weigh :math:`q^k` in means, and those of the fault
-:math:`1 - q^k`. So faults are made in single rows, without the rows between. With s
-the size of a change and a slope of s in 5 spans,
+rows, and the swing, the mean of recent steps. A fault that began k rows before the row
+has changed all three, and by how much follows from the weights of the past: rows before
+the fault still weigh :math:`q^k` in means, and those of the fault :math:`1 - q^k`. So
+faults are made in single rows, without the rows between. With s the size of a change and
+a slope of s in 5 spans,
 
 ========  =====================  ===============================  ======================
-fault     value                  difference                       recent steps
+fault     value                  difference                       swing
 ========  =====================  ===============================  ======================
 spike     :math:`x + s`          :math:`d + s`                    as they are
 shift     :math:`x + s`          :math:`d + s q^k`                as they are
@@ -31,7 +31,7 @@ import numpy as np
 
 from manyone._types import Array, Codes
 from manyone.data.hashing import Hashes
-from manyone.history.past import decay_of, steps_of_swing, swing_of_steps
+from manyone.history.past import decay_of
 
 #: Kinds of faults, in the order of the table above.
 KINDS = ("spike", "shift", "drift", "stuck", "noisy", "quiet", "broken")
@@ -91,33 +91,32 @@ class RowsToSpoil(NamedTuple):
         slope = _SIZE * sign * self.level_spread[lines, column]
         slope /= _DRIFT_SPANS * self.span
         swapped = self.rows.difference[self._partners(), column]
-        steps = steps_of_swing(swing)
         changed = {
-            "spike": (level + step, difference + step, steps),
-            "shift": (level + step, difference + step * left, steps),
+            "spike": (level + step, difference + step, swing),
+            "shift": (level + step, difference + step * left, swing),
             "drift": (
                 level + slope * age,
                 difference + slope * (1.0 - left) / (1.0 - decay),
-                steps,
+                swing,
             ),
-            "stuck": (mean + swapped, swapped * left, steps * left),
+            "stuck": (mean + swapped, swapped * left, swing * left),
             "noisy": (
                 mean + _NOISE * difference,
                 _NOISE * difference,
-                steps * (left + _NOISE * (1.0 - left)),
+                swing * (left + _NOISE * (1.0 - left)),
             ),
             "quiet": (
                 mean + difference / _NOISE,
                 difference / _NOISE,
-                steps * (left + (1.0 - left) / _NOISE),
+                swing * (left + (1.0 - left) / _NOISE),
             ),
-            "broken": (mean + swapped, swapped, steps),
+            "broken": (mean + swapped, swapped, swing),
         }
-        values, differences, new_steps = changed[kind]
+        values, differences, swings = changed[kind]
         spoiled = RowsInTime(*(part.copy() for part in self.rows))
         spoiled.level[lines, column] = values
         spoiled.difference[lines, column] = differences
-        spoiled.swing[lines, column] = swing_of_steps(new_steps)
+        spoiled.swing[lines, column] = swings
         return spoiled
 
     def _drawn(self, salt: int) -> Array:

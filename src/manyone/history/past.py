@@ -6,12 +6,15 @@ a span of s rows,
 .. math::
 
    m_i = \frac{\sum_{j < i} q^{i - j} x_j}{\sum_{j < i} q^{i - j}}, \qquad
-   \text{difference}_i = x_i - m_i, \qquad
-   \text{swing}_i = \log \frac{a_i / b_i + f}{1 + f},
+   \text{difference}_i = x_i - m_i,
 
-where :math:`a_i` and :math:`b_i` are means, weighted in the same way over s and 50 s
-rows, of the steps :math:`|x_j - x_{j-1}|`, :math:`j < i`. So a row is compared with
-earlier rows only. Without a past both are 0. Missing values are left out of the sums.
+and the swing is the mean, weighted in the same way, of the steps
+:math:`|x_j - x_{j-1}|`, :math:`j < i`. So a row is compared with earlier rows only.
+Without a past both are 0. Missing values are left out of the sums.
+
+Models compare swings with those of the task's training rows. Compared with a long
+running mean instead, one movement of a column that is usually still would look like
+silence for ever after: that mean does not forget it, and never had it in training.
 
 Rows of one entity and one time have the same past, and count as one row, their mean. So
 nothing depends on the order in which rows are given. A gap in time that is as long as
@@ -28,14 +31,12 @@ from scipy.signal import lfilter
 
 from manyone._types import Array, Codes, Mask
 
-#: Rows that the long mean of steps spans, in spans.
+#: Rows that tell how long gaps in time usually are, in spans.
 LONG = 50
 #: A longer gap in time starts the past again: in spans of usual gaps.
 RESTART = 5
 # Gaps that tell what is usual.
 _USUAL_GAPS = 3
-# Share of its usual steps below which a column counts as still.
-_STILL = 1e-3
 # Differences below this share of the value are none.
 _ROUNDING = 1e-13
 # Values farther out are as far as can be told: no sum of them overflows.
@@ -46,8 +47,8 @@ _FORGOTTEN = 1e-9
 _SHORT = 128
 # Rows that are compared at a time: what is worked out of them stays small.
 _BLOCK = 2**12
-# Sums that are kept of each column: values, steps over one span, steps over many.
-_SUMS = 6
+# Sums that are kept of each column: values, steps, and the weights of both.
+_SUMS = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,9 +64,8 @@ class Past:
         Of its last rows; minus infinity where there are none.
     total, known : ndarray of shape (E, p)
         Sum and number of the values known at that time.
-    sums : ndarray of shape (E, 6, p)
-        Before that time: weighted values and their weights, steps and their weights, and
-        steps and weights over the long span.
+    sums : ndarray of shape (E, 4, p)
+        Before that time: weighted values and their weights, steps and their weights.
     value : ndarray of shape (E, p)
         Last value known before that time, NaN where there is none.
     still : ndarray of shape (E, p)
@@ -154,7 +154,7 @@ class PastColumns(NamedTuple):
     difference : ndarray
         From the running mean; NaN where the value is missing.
     swing : ndarray
-        Logarithm of recent steps over usual ones.
+        Mean of recent steps.
     still : ndarray
         Rows, this one included, in which the value has stayed the same.
     """
@@ -351,10 +351,10 @@ class _Pasts(NamedTuple):
     Attributes
     ----------
     mean, swing : ndarray of shape (m, p)
-        Running mean, NaN where there is none; recent steps over usual ones.
+        Running mean, NaN where there is none; mean of recent steps.
     value, still : ndarray of shape (m, p)
         As in :class:`Past`.
-    sums : ndarray of shape (m, 6, p)
+    sums : ndarray of shape (m, 4, p)
     """
 
     mean: Array
@@ -379,30 +379,19 @@ def _pasts(moments: _Moments, sequences: _Sequences, past: Past, span: int) -> _
     has_step = ~np.isnan(steps)
     steps[~has_step] = 0.0
     number, width = values.shape
-    near = _running(
+    sums = _running(
         np.concatenate([values * is_known, is_known, steps, has_step], axis=1),
         starts,
-        first_sums[:, :4].reshape(len(starts), -1),
+        first_sums.reshape(len(starts), -1),
         span,
     )
-    far = _running(
-        np.concatenate([steps, has_step], axis=1),
-        starts,
-        first_sums[:, 4:].reshape(len(starts), -1),
-        LONG * span,
-    )
-    sums = np.concatenate([near, far], axis=1)
     sums = _shifted(sums, starts, first_sums.reshape(len(starts), -1))
     sums = sums.reshape(number, _SUMS, width)
-    usual = _ratio(sums[:, 4], sums[:, 5])
-    with np.errstate(divide="ignore", invalid="ignore"):
-        swing = swing_of_steps(_ratio(sums[:, 2], sums[:, 3]) / usual)
-    swing[~np.isfinite(swing)] = 0.0  # no past, or one without a movement
     has_moved = is_known & ~(has_step & (steps == 0.0))
     still = _still_rows(has_moved, sequences, first_still)
     return _Pasts(
         mean=_ratio(sums[:, 0], sums[:, 1]),
-        swing=swing,
+        swing=np.nan_to_num(_ratio(sums[:, 2], sums[:, 3])),
         value=last,
         still=_shifted(still, starts, first_still),
         sums=sums,
@@ -449,16 +438,6 @@ def _shifted(values: Array, starts: Codes, first: Array) -> Array:
     before[1:] = values[:-1]
     before[starts] = first
     return before
-
-
-def swing_of_steps(steps: Array) -> Array:
-    """Swings of columns whose recent steps are so many times the usual ones."""
-    return np.asarray(np.log((steps + _STILL) / (1.0 + _STILL)))
-
-
-def steps_of_swing(swing: Array) -> Array:
-    """Recent steps over usual ones, from swings."""
-    return np.asarray(np.exp(swing) * (1.0 + _STILL) - _STILL)
 
 
 def decay_of(span: int) -> float:

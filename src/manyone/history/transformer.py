@@ -36,16 +36,15 @@ class TaskHistory(RoutingState, TransformerMixin, BaseEstimator):
     r"""Add to each row how it differs from the past of its task.
 
     Of each column come two more. The *difference* is that between the value and a running
-    mean of earlier rows of the task. The *swing* is the logarithm of how much the column
-    moved lately, over how much it usually moves: it falls where a sensor is stuck and
-    rises where one chatters. The row itself has no part in its past. Without a past both
-    are 0.
+    mean of earlier rows of the task. The *swing* is a running mean of how far the column
+    moved from row to row: it falls where a sensor is stuck and rises where one chatters.
+    The row itself has no part in its past. Without a past both are 0.
 
     Parameters
     ----------
     span : int, default=12
         Rows of the running means: weights fall by :math:`1 - 2 / (span + 1)` from row to
-        row. What is usual is a mean over fifty times as many rows.
+        row.
 
     Attributes
     ----------

@@ -213,7 +213,9 @@ def _explain_block(
             past = carried(frame, [name])[rows, 0]
             worst = deviation[rows, own_places].argmax(axis=1)
             blamed = [column_map.parts[part] for part in worst.tolist()]
-            about_past = past_words(name, column.values, past, blamed)
+            expected = reasons.expected[rows, own_places]
+            usual = column_map.undo(expected, "swing")
+            about_past = past_words(name, column.values, past, blamed, usual)
             column_words = [
                 plain if unusual is None or empty else unusual
                 for plain, unusual, empty in zip(

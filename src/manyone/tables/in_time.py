@@ -152,7 +152,7 @@ def _judged(training: TrainingTable) -> list[Judged]:
     judged = []
     for name, parts in _CANDIDATES.items():
         areas = _areas(parts, learned, own, tested, faulty)
-        judged.append(Judged({"parts": name}, areas[None], "faults in time"))
+        judged.append(Judged({"parts": name}, areas, "faults in time"))
     return judged
 
 
@@ -210,7 +210,7 @@ def _areas(
     later: RowsToSpoil,
     faulty: list[RowsInTime],
 ) -> Array:
-    """AUC of later rows against their faulty twins, a mean over kinds for each task (T,)."""
+    """AUC of later rows against their faulty twins, for each kind and task (k, T)."""
     places = [PARTS.index(part) for part in parts]
 
     def joined(rows: RowsInTime) -> Array:
@@ -233,8 +233,9 @@ def _areas(
     n_tasks = int(later.codes.max()) + 1
     codes = np.tile(later.codes, 2)
     is_faulty = np.repeat([False, True], len(usual))
-    areas = [
-        own_aucs(np.append(usual, scores(rows)), codes, is_faulty, n_tasks)
-        for rows in faulty
-    ]
-    return np.asarray(np.mean(areas, axis=0))
+    return np.stack(
+        [
+            own_aucs(np.append(usual, scores(rows)), codes, is_faulty, n_tasks)
+            for rows in faulty
+        ]
+    )

@@ -262,6 +262,13 @@ class PastMap:
         """Number of coordinates."""
         return len(self.parts)
 
+    def undo(self, coordinates: Array, part: str) -> Array:
+        """Values (n,) of a part with these coordinates (n, width); NaN: it is not used."""
+        if part not in self.parts:
+            return np.full(len(coordinates), np.nan)
+        place = self.parts.index(part)
+        return self.numbers[place].undo(coordinates[:, [place]])
+
 
 Map = NumberMap | LevelMap | DateMap | PastMap
 

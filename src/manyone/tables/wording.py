@@ -71,7 +71,7 @@ def words_of(
 
 
 def past_words(
-    name: str, values: Array, past: Array, parts: Sequence[str]
+    name: str, values: Array, past: Array, parts: Sequence[str], usual: Array
 ) -> list[Words | None]:
     """What is unusual about the past of rows; None where it is their values.
 
@@ -84,10 +84,12 @@ def past_words(
         Difference, swing, and rows without a movement.
     parts : sequence of str
         Which of `PARTS` is unusual about each row.
+    usual : ndarray of shape (n,)
+        Swing that was expected, NaN where it is not used.
     """
     words: list[Words | None] = []
-    for value, (difference, swing, still), part in zip(
-        values.tolist(), past.tolist(), parts, strict=True
+    for value, (difference, swing, still), part, usual_swing in zip(
+        values.tolist(), past.tolist(), parts, usual.tolist(), strict=True
     ):
         now = plain_text(value, 6)
         if part == "difference" and difference:
@@ -96,15 +98,17 @@ def past_words(
             by = plain_text(abs(difference), 3)
             sentence = f"{name} {verb} by {by} from its recent {recent}"
             words.append(Words(now, recent, value, value - difference, sentence))
-        elif part == "swing" and swing < 0 and still > 1:
+        elif part == "swing" and swing < usual_swing and still > 1:
             rows = f"for {still:.0f} rows"
             sentence = f"{name} has not moved {rows}"
             words.append(Words(f"{now} {rows}", "moves", value, np.nan, sentence))
         elif part == "swing":
-            times = f"{plain_text(np.exp(swing), 2)} times"
-            sentence = f"{name} swings {times} as much as usual"
-            steps = f"{times} its steps"
-            words.append(Words(steps, "usual steps", value, np.nan, sentence))
+            now_by = plain_text(swing, 2)
+            usually_by = plain_text(max(usual_swing, 0.0), 2)
+            sentence = f"{name} swings by {now_by} a row, usually by {usually_by}"
+            steps = f"steps of {now_by}"
+            usual_steps = f"steps of {usually_by}"
+            words.append(Words(steps, usual_steps, value, np.nan, sentence))
         else:
             words.append(None)
     return words
