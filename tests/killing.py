@@ -18,6 +18,7 @@ This process imports everything once and forks, so that a child starts in millis
 must not score or read tables itself: the threads that do so would not be there after a fork.
 """
 
+import argparse
 import os
 import random
 import signal
@@ -314,14 +315,21 @@ def prepare():
 
 
 if __name__ == "__main__":
-    what, folder = sys.argv[1:3]
-    os.chdir(folder)
-    if what == "prepare":
+    kinds = {"commands": kill_commands, "watch": kill_watch, "month": kill_month}
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("what", choices=[*kinds, "prepare"])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("kills", type=int, nargs="?", default=0)
+    parser.add_argument("seed", type=int, nargs="?", default=0)
+    asked = parser.parse_args()
+    os.chdir(asked.folder)
+    if asked.what == "prepare":
         prepare()
         sys.exit()
     # In another process, see above.
     command = [sys.executable, str(Path(__file__).resolve()), "prepare", "."]
     subprocess.run(command, check=True, capture_output=True)
-    kinds = {"commands": kill_commands, "watch": kill_watch, "month": kill_month}
-    kinds[what](int(sys.argv[3]), random.Random(int(sys.argv[4])))
-    print(f"{sys.argv[3]} kills: the same as without them")
+    kinds[asked.what](asked.kills, random.Random(asked.seed))
+    print(f"{asked.kills} kills: the same as without them")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import inspect
 import io
 import os
 import sys
@@ -18,8 +19,18 @@ import zipfile
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias, TypedDict
+from typing import (
+    Any,
+    Literal,
+    NamedTuple,
+    ParamSpec,
+    Protocol,
+    TypeAlias,
+    cast,
+    overload,
+)
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,26 +42,8 @@ from manyone.files import toml_beside, write_atomically
 Values: TypeAlias = NDArray[Any]
 Arrays: TypeAlias = dict[str, Values]
 Convert = Callable[..., Arrays]  # takes the paths of the originals
-Loaded: TypeAlias = Bunch | tuple[Array, Codes]
 PathLike: TypeAlias = str | os.PathLike[str] | None
-
-
-class Home(TypedDict, total=False):
-    """Option of every loader of a file."""
-
-    data_home: PathLike
-
-
-class Origin(Home, total=False):
-    """Options of a loader that can make its file from the original."""
-
-    download_if_missing: bool
-
-
-class Part(Origin, total=False):
-    """Options of a loader whose data has two parts."""
-
-    split: str
+Options = ParamSpec("Options")
 
 
 # What numpy, zipfile, tarfile and the parsers raise on a damaged file.
@@ -311,15 +304,45 @@ def _missing(source: Source, folders: list[Path], why: str) -> str:
     )
 
 
+class Loader(Protocol[Options]):
+    """A function that returns a data set, or its rows and tasks alone."""
+
+    @overload
+    def __call__(self, *args: Options.args, **options: Options.kwargs) -> Bunch: ...
+
+    @overload
+    def __call__(
+        self, *args: Any, return_X_y: Literal[True], **options: Any
+    ) -> tuple[Array, Codes]: ...
+
+
+def loader(load: Callable[Options, Bunch]) -> Loader[Options]:
+    """Let a function take ``return_X_y=True``, and return ``(data, target)`` then."""
+
+    @wraps(load)
+    def loaded(
+        *args: Any, return_X_y: bool = False, **options: Any
+    ) -> Bunch | tuple[Array, Codes]:
+        everything = load(*args, **options)
+        return (everything.data, everything.target) if return_X_y else everything
+
+    signature = inspect.signature(load)
+    more = inspect.Parameter(
+        "return_X_y", inspect.Parameter.KEYWORD_ONLY, default=False, annotation="bool"
+    )
+    parameters = [*signature.parameters.values(), more]
+    vars(loaded)["__signature__"] = signature.replace(parameters=parameters)
+    return cast("Loader[Options]", loaded)
+
+
 def bunch(
     name: str,
     data: Values,
     target: Values,
     tasks: Sequence[str] | Values,
-    only_X_y: bool,
     **fields: object,
-) -> Loaded:
-    """``(data, target)`` or a Bunch of everything; ``target_names[target]`` names the tasks.
+) -> Bunch:
+    """A Bunch; ``target_names[target]`` names the tasks.
 
     Grey images (n, h, w) become rows in [0, 1], and are kept as ``images``; ``DESCR`` is what
     `SOURCES` says about the data set `name`.
@@ -327,13 +350,9 @@ def bunch(
     if data.ndim == 3:
         fields["images"] = data
         data = data.reshape(len(data), -1) / 255.0
-    rows = data.astype(np.float64, copy=False)
-    codes = target.astype(np.intp)
-    if only_X_y:
-        return rows, codes
     return Bunch(
-        data=rows,
-        target=codes,
+        data=data.astype(np.float64, copy=False),
+        target=target.astype(np.intp),
         target_names=np.array(tasks),
         DESCR=SOURCES[name].about,
         **fields,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from numbers import Integral
-from typing import Literal, NamedTuple, TypedDict, Unpack, overload
+from typing import NamedTuple
 
 import numpy as np
 from numpy.random import RandomState
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.utils import Bunch, check_random_state
 
 from manyone._types import Array, Codes, Mask
-from manyone.datasets._cache import Loaded, choose
+from manyone.datasets._cache import choose, loader
 
 OWN = ("shift", "decoupling", "drift")
 STRANGER = ("swap",)
@@ -22,41 +22,7 @@ _SPREAD = 3.0  # standard deviation of the machines' means, in units of a sensor
 _SCALE_SPREAD = 0.5  # standard deviation of the logarithm of the sensors' scales
 
 
-class FleetOptions(TypedDict, total=False):
-    """Options of `make_fleet` that are given by name."""
-
-    n_test: int
-    fault_rate: float
-    fault_size: float
-    fault: str
-    relatedness: float
-    n_types: int
-    n_factors: int
-    random_state: int | RandomState | None
-
-
-@overload
-def make_fleet(
-    n_tasks: int = ...,
-    n_samples: int = ...,
-    n_features: int = ...,
-    *,
-    return_X_y: Literal[False] = ...,
-    **options: Unpack[FleetOptions],
-) -> Bunch: ...
-
-
-@overload
-def make_fleet(
-    n_tasks: int = ...,
-    n_samples: int = ...,
-    n_features: int = ...,
-    *,
-    return_X_y: Literal[True],
-    **options: Unpack[FleetOptions],
-) -> tuple[Array, Codes]: ...
-
-
+@loader
 def make_fleet(
     n_tasks: int = 20,
     n_samples: int = 20,
@@ -70,8 +36,7 @@ def make_fleet(
     n_types: int = 3,
     n_factors: int = 2,
     random_state: int | RandomState | None = None,
-    return_X_y: bool = False,
-) -> Loaded:
+) -> Bunch:
     r"""Make a fleet of related machines, each with few normal rows, and test rows with faults.
 
     Every machine is a task and every row one reading of its sensors. A few hidden factors
@@ -185,8 +150,6 @@ def make_fleet(
     )
     task = np.repeat(np.arange(n_tasks), n_samples)
     data = machines.read(task, rng)
-    if return_X_y:
-        return data, task
     fault_kind = _plan_faults(
         KINDS[fault], n_tasks, n_test, round(fault_rate * n_test), rng
     )

@@ -11,21 +11,19 @@ from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, Unpack, overload
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import Bunch
 
-from manyone._types import Array, Codes
 from manyone.datasets._cache import (
     Arrays,
-    Loaded,
-    Origin,
     PathLike,
     bunch,
     choose,
     fetch,
+    loader,
     numbered,
 )
 
@@ -36,37 +34,13 @@ _FEWEST_FACES = 52
 _CENTRE = (62, 62, 188, 188)  # where the face is in a 250 x 250 image of LFW
 
 
-class Digits(Origin, total=False):
-    """Options of `load_mnist`."""
-
-    subset: bool
-
-
-class Faces(Origin, total=False):
-    """Options of `load_faces`."""
-
-    features: str
-
-
-@overload
-def load_mnist(
-    *, return_X_y: Literal[False] = ..., **options: Unpack[Digits]
-) -> Bunch: ...
-
-
-@overload
-def load_mnist(
-    *, return_X_y: Literal[True], **options: Unpack[Digits]
-) -> tuple[Array, Codes]: ...
-
-
+@loader
 def load_mnist(
     *,
     subset: bool = True,
     data_home: PathLike = None,
     download_if_missing: bool = True,
-    return_X_y: bool = False,
-) -> Loaded:
+) -> Bunch:
     """Load MNIST digits: the embedded subset (no network, no files needed) or the full set.
 
     Parameters
@@ -103,27 +77,15 @@ def load_mnist(
         split = np.repeat(_PARTS, sizes)
         index = np.concatenate([np.arange(n, dtype=np.int32) for n in sizes])
     names = list("0123456789")
-    return bunch("mnist", images, digits, names, return_X_y, split=split, index=index)
+    return bunch("mnist", images, digits, names, split=split, index=index)
 
 
-@overload
-def load_coil100(
-    *, return_X_y: Literal[False] = ..., **options: Unpack[Origin]
-) -> Bunch: ...
-
-
-@overload
-def load_coil100(
-    *, return_X_y: Literal[True], **options: Unpack[Origin]
-) -> tuple[Array, Codes]: ...
-
-
+@loader
 def load_coil100(
     *,
     data_home: PathLike = None,
     download_if_missing: bool = True,
-    return_X_y: bool = False,
-) -> Loaded:
+) -> Bunch:
     """Load COIL-100: 100 objects, 72 poses each, 32 x 32 grey.
 
     Parameters
@@ -148,30 +110,17 @@ def load_coil100(
         arrays["X"],
         arrays["y"] - 1,
         numbered("obj", 100),
-        return_X_y,
         angle=arrays["angle"],
     )
 
 
-@overload
-def load_faces(
-    *, return_X_y: Literal[False] = ..., **options: Unpack[Faces]
-) -> Bunch: ...
-
-
-@overload
-def load_faces(
-    *, return_X_y: Literal[True], **options: Unpack[Faces]
-) -> tuple[Array, Codes]: ...
-
-
+@loader
 def load_faces(
     *,
     features: str = "dlib",
     data_home: PathLike = None,
     download_if_missing: bool = True,
-    return_X_y: bool = False,
-) -> Loaded:
+) -> Bunch:
     """Load the 12 people of Labeled Faces in the Wild with at least 52 images.
 
     Parameters
@@ -211,7 +160,7 @@ def load_faces(
         fields["images"] = data
         fields["face_detected"] = arrays["face_detected"]
         data = arrays["embedding"]
-    return bunch("faces", data, arrays["y"], arrays["names"], return_X_y, **fields)
+    return bunch("faces", data, arrays["y"], arrays["names"], **fields)
 
 
 def _convert_mnist(*files: Path) -> Arrays:

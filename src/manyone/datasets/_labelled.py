@@ -2,44 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Literal, Unpack, overload
-
 import numpy as np
 from sklearn.utils import Bunch
 
-from manyone._types import Array, Codes
 from manyone.datasets._cache import (
-    Home,
-    Loaded,
     PathLike,
     bunch,
     choose,
     fetch,
+    loader,
     numbered,
 )
 
 
-class Servers(Home, total=False):
-    """Options of `load_servers`."""
-
-    split: str
-
-
-@overload
-def load_servers(
-    *, return_X_y: Literal[False] = ..., **options: Unpack[Servers]
-) -> Bunch: ...
-
-
-@overload
-def load_servers(
-    *, return_X_y: Literal[True], **options: Unpack[Servers]
-) -> tuple[Array, Codes]: ...
-
-
-def load_servers(
-    *, split: str = "train", data_home: PathLike = None, return_X_y: bool = False
-) -> Loaded:
+@loader
+def load_servers(*, split: str = "train", data_home: PathLike = None) -> Bunch:
     """Load eight servers of the Server Machine Dataset: 38 metrics, every fifth minute.
 
     Parameters
@@ -74,25 +51,13 @@ def load_servers(
         data,
         np.repeat(np.arange(len(servers)), [len(rows) for rows in series]),
         servers,
-        return_X_y,
         feature_names=np.array(numbered("m", 38)),
         label=label,
     )
 
 
-@overload
-def load_products(
-    *, return_X_y: Literal[False] = ..., **options: Unpack[Home]
-) -> Bunch: ...
-
-
-@overload
-def load_products(
-    *, return_X_y: Literal[True], **options: Unpack[Home]
-) -> tuple[Array, Codes]: ...
-
-
-def load_products(*, data_home: PathLike = None, return_X_y: bool = False) -> Loaded:
+@loader
+def load_products(*, data_home: PathLike = None) -> Bunch:
     """Load MVTec AD as numbers: 15 products, intact and defective, 512 features of each image.
 
     Parameters
@@ -112,24 +77,11 @@ def load_products(*, data_home: PathLike = None, return_X_y: bool = False) -> Lo
     """
     arrays = fetch("products", None, data_home, download=False)
     names, target = np.unique(arrays["product"], return_inverse=True)
-    return bunch(
-        "products", arrays["X"], target, names, return_X_y, label=arrays["defect"]
-    )
+    return bunch("products", arrays["X"], target, names, label=arrays["defect"])
 
 
-@overload
-def load_valves(
-    *, return_X_y: Literal[False] = ..., **options: Unpack[Home]
-) -> Bunch: ...
-
-
-@overload
-def load_valves(
-    *, return_X_y: Literal[True], **options: Unpack[Home]
-) -> tuple[Array, Codes]: ...
-
-
-def load_valves(*, data_home: PathLike = None, return_X_y: bool = False) -> Loaded:
+@loader
+def load_valves(*, data_home: PathLike = None) -> Bunch:
     """Load SKAB: 34 runs of a water circuit whose valves are closed, or which fails otherwise.
 
     Parameters
@@ -155,7 +107,6 @@ def load_valves(*, data_home: PathLike = None, return_X_y: bool = False) -> Load
         arrays["X"],
         target,
         names,
-        return_X_y,
         feature_names=arrays["columns"],
         label=arrays["anomaly"],
         time=arrays["time"],

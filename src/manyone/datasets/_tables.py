@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from numbers import Integral
 from pathlib import Path
-from typing import Literal, Unpack, overload
 from xml.etree import ElementTree
 
 import numpy as np
@@ -17,40 +16,25 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 from sklearn.utils import Bunch
 
-from manyone._types import Array, Codes, Mask
+from manyone._types import Mask
 from manyone.datasets._cache import (
     Arrays,
-    Home,
-    Loaded,
-    Origin,
-    Part,
     PathLike,
     Values,
     bunch,
     choose,
     fetch,
+    loader,
     numbered,
 )
 
 
-@overload
-def load_keystrokes(
-    *, return_X_y: Literal[False] = ..., **options: Unpack[Origin]
-) -> Bunch: ...
-
-
-@overload
-def load_keystrokes(
-    *, return_X_y: Literal[True], **options: Unpack[Origin]
-) -> tuple[Array, Codes]: ...
-
-
+@loader
 def load_keystrokes(
     *,
     data_home: PathLike = None,
     download_if_missing: bool = True,
-    return_X_y: bool = False,
-) -> Loaded:
+) -> Bunch:
     """Load MEU-Mobile keystroke dynamics: 56 users, 51 records each, 71 features.
 
     Parameters
@@ -74,19 +58,8 @@ def load_keystrokes(
         arrays["X"],
         arrays["y"] - 1,
         numbered("user", 56),
-        return_X_y,
         feature_names=arrays["columns"],
     )
-
-
-class Telemetry(Home, total=False):
-    """Options of `load_telemetry`."""
-
-    spacecraft: str | None
-    split: str
-    window: int
-    step: int | None
-    features: str
 
 
 @dataclass(frozen=True)
@@ -114,18 +87,7 @@ class Channel:
     test_commands: Mask = field(repr=False)
 
 
-@overload
-def load_telemetry(
-    *, return_X_y: Literal[False] = ..., **options: Unpack[Telemetry]
-) -> Bunch: ...
-
-
-@overload
-def load_telemetry(
-    *, return_X_y: Literal[True], **options: Unpack[Telemetry]
-) -> tuple[Array, Codes]: ...
-
-
+@loader
 def load_telemetry(
     *,
     spacecraft: str | None = None,
@@ -134,8 +96,7 @@ def load_telemetry(
     step: int | None = None,
     features: str = "commands",
     data_home: PathLike = None,
-    return_X_y: bool = False,
-) -> Loaded:
+) -> Bunch:
     """Load NASA SMAP and MSL telemetry as rows of window features, and the series themselves.
 
     Parameters
@@ -192,32 +153,19 @@ def load_telemetry(
         np.column_stack(list(columns.values())),
         np.repeat(np.arange(len(tables)), [len(table["start"]) for table in tables]),
         list(channels),
-        return_X_y,
         feature_names=np.array(list(columns)),
         channels=channels,
         **about,
     )
 
 
-@overload
-def load_turbofan(
-    *, return_X_y: Literal[False] = ..., **options: Unpack[Part]
-) -> Bunch: ...
-
-
-@overload
-def load_turbofan(
-    *, return_X_y: Literal[True], **options: Unpack[Part]
-) -> tuple[Array, Codes]: ...
-
-
+@loader
 def load_turbofan(
     *,
     split: str = "train",
     data_home: PathLike = None,
     download_if_missing: bool = True,
-    return_X_y: bool = False,
-) -> Loaded:
+) -> Bunch:
     """Load C-MAPSS FD001: turbofan engines, one row of 21 sensors per flight cycle.
 
     Parameters
@@ -252,7 +200,6 @@ def load_turbofan(
         arrays[f"{split}_sensors"],
         engine,
         numbered("engine", len(last)),
-        return_X_y,
         feature_names=np.array(numbered("s", 21)),
         cycle=cycle,
         settings=arrays[f"{split}_settings"].astype(np.float64),
