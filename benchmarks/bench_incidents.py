@@ -23,7 +23,7 @@ import polars as pl
 from manyone import TableModel
 from manyone.alerts.incidents import Findings
 from manyone.tables.frames import as_table
-from manyone.tables.incidents import findings_of, scored_block
+from manyone.tables.incidents import findings_of, scored_rows
 
 PROMISE = 0.01
 COLUMNS = 4
@@ -101,7 +101,7 @@ def frame(task: np.ndarray, values: np.ndarray) -> pl.DataFrame:
 def findings(model: TableModel, table: pl.DataFrame) -> Findings:
     rows = as_table(table)
     answers = model._answer(rows, None, "pooled")
-    return findings_of(model, [scored_block(model, rows, answers)])
+    return findings_of(model, [scored_rows(model, rows, answers)])
 
 
 def faulty_tables(

@@ -35,7 +35,7 @@ def test_the_page_shows_what_the_store_holds(here):
     report = report_of_store(here / "s", model, "fleet.manyone")
     rows = report.findings.rows
     with read_store(here / "s") as store:
-        lines = incidents_of(store, 1000)
+        lines = incidents_of(store)
     shown = [(rows.ids[min(i.alarms)], i.by_chance) for i in report.findings.incidents]
     assert shown == [(line["id"], line["by_chance"]) for line in lines]
     counts = [(len(i.alarms), i.rows, i.worst_row) for i in report.findings.incidents]

@@ -437,12 +437,12 @@ def test_a_full_disk_is_one_line_and_nothing_is_lost(here, monkeypatch, capsys):
     add_rows = Store.add_rows
     batches = []
 
-    def full(self, monitor, details):
-        batches.append(details)
+    def full(self, *batch):
+        batches.append(batch)
         if len(batches) == 2:
             (pages,) = self._connection.execute("PRAGMA page_count").fetchone()
             self._connection.execute(f"PRAGMA max_page_count = {pages}")
-        return add_rows(self, monitor, details)
+        return add_rows(self, *batch)
 
     capsys.readouterr()
     with monkeypatch.context() as patch:

@@ -166,7 +166,7 @@ def test_the_store_of_watch_is_shown_while_it_is_written(fleet, tmp_path, monkey
     assert main(["watch", "fleet.manyone", "today.csv", "--state", "s"]) == 0
     with open_store(tmp_path / "s") as store:
         incidents = client.get("/incidents").json()
-        assert incidents and incidents == incidents_of(store, 100)
+        assert incidents and incidents == incidents_of(store)
         assert {"id", "task", "by_chance", "stands_out", "reason"} <= incidents[
             0
         ].keys()

@@ -175,9 +175,7 @@ def test_incidents_and_faults_are_not_learned_and_other_alarms_are(watched, cham
         assert found.table["a"].to_list() == pytest.approx(table["a"].to_list())
         alarms = store.query("SELECT number - 1 AS row, incident FROM judged_row "
                              "WHERE alarm = 1")  # fmt: skip
-        outstanding = {
-            line["id"] for line in incidents_of(store, 100) if line["stands_out"]
-        }
+        outstanding = {line["id"] for line in incidents_of(store) if line["stands_out"]}
         others = [a["row"] for a in alarms if a["incident"] not in outstanding]
         assert outstanding and others
         assert not found.is_normal[is_fault].any() and found.is_normal[others].all()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
+from typing import Any
 
 import numpy as np
 
@@ -66,7 +68,7 @@ class Rows:
     number : ndarray of shape (m,)
         Of the row in its table.
     task : ndarray of shape (m,)
-        Number in the tasks.
+        Number in the tasks; -1 where it has none yet, as in a part of a table.
     score, p_value : ndarray of shape (m,)
     rank_p : ndarray of shape (m,)
         P-value by the model, which knows nothing of a drift since; 1 where
@@ -89,6 +91,8 @@ class Rows:
         Names that people answer rows by; None: their numbers.
     answers : tuple of str
         What somebody has said of each row: normal, fault, later or nothing.
+    unknown : tuple of str
+        Names of the tasks that have no number yet, one for each such row.
     """
 
     number: Codes
@@ -105,3 +109,24 @@ class Rows:
     dated: bool = False
     ids: tuple[str, ...] | None = None
     answers: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+
+    @classmethod
+    def joined(cls, parts: Sequence[Rows]) -> Rows:
+        """The rows of all parts of a table; they have times if all parts have."""
+        arrays = ("number", "task", "score", "p_value", "rank_p", "depth_p", "alarm")
+        texts = ("leading", "reasons", "notes", "unknown")
+        times = [part.time for part in parts if part.time is not None]
+        has_times = len(times) == len(parts)
+        fields: dict[str, Any] = {
+            name: np.concatenate([getattr(part, name) for part in parts])
+            for name in arrays
+        }
+        for name in texts:
+            listed = (getattr(part, name) for part in parts)
+            fields[name] = tuple(chain.from_iterable(listed))
+        return cls(
+            **fields,
+            time=np.concatenate(times) if has_times else None,
+            dated=has_times and parts[0].dated,
+        )

@@ -181,12 +181,12 @@ class _Due:
 
     def _notify(self) -> None:
         """Send the messages that wait."""
-        from manyone.watch.outbox import Outbox, deliver
+        from manyone.watch.outbox import deliver, unsent_messages
         from manyone.watch.store import open_store
 
         with open_store(self._state) as store:
             deliver(store, channel_of(self._settings["notify"]["url"]))
-            unsent = Outbox(store).unsent()
+            unsent = unsent_messages(store)
         warn_of_messages(unsent)
 
     def _is_due(self, store: Store, note: str, every_days: float) -> float | None:

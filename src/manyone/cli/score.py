@@ -22,7 +22,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -71,10 +71,9 @@ if TYPE_CHECKING:
     import polars as pl
 
     from manyone.alerts.incidents import Findings
+    from manyone.alerts.values import Rows as ScoredRows
     from manyone.tables import TableModel
-    from manyone.tables.incidents import ScoredBlock
     from manyone.tables.past import TablePast
-    from manyone.tables.worth import Worth
 
 Unknown = Literal["pooled", "error", "skip"]
 _STREAM = Path("-")
@@ -140,25 +139,35 @@ def score(
         if incidents in (_STREAM, out):
             raise InputError(f"--incidents {incidents}: name another file.")
     fitted = load_model(model)
+    from manyone.tables.frames import as_table
+    from manyone.tables.incidents import findings_of, scored_rows
+    from manyone.tables.worth import is_evidence
+
+    worth = asked_worth(fitted, at_least, direction)
     totals = _Totals(fitted.promised_rate_ if fdr is None else None)
-    scoring = _Scoring(
-        fitted,
-        source,
-        explain,
-        fdr,
-        keep or [],
-        unknown,
-        worth=asked_worth(fitted, at_least, direction),
-        gathers=incidents is not None or as_json or exit_code,
-    )
+    needs_incidents = incidents is not None or as_json or exit_code
+    past: TablePast | None = None
+    parts: list[ScoredRows] = []
     with table_writer(out) as add, _bar(whole=fdr is not None) as update:
         for block in _blocks(fitted, source, fdr is not None, bad_values):
-            scores = scoring.scores(block)
+            names = chosen_columns("--keep", keep or [], block.table, source)
+            with about(source, block.first_row):
+                frame, past = fitted.with_past(as_table(block.table), past)
+                answers = fitted._answer(frame, fdr, unknown, worth)
+                scores: pl.DataFrame = fitted._scores(frame, answers, explain, names)
+            if needs_incidents:
+                counts = None if worth is None else is_evidence(fitted, answers)
+                first_row = block.first_row
+                rows = scored_rows(fitted, frame, answers, first_row, counts=counts)
+                parts.append(rows)
+            scores = scores.with_columns(scores["row"] + block.first_row)
             totals.count(scores, len(block.table))
             add(scores)
             update(totals.rows, round(totals.rows / block.done) if block.done else None)
     totals.warn(fitted, source)
-    findings = scoring.findings() if scoring.gathers else None
+    findings = None
+    if needs_incidents:
+        findings = findings_of(fitted, parts, by_rate=fdr is None)
     if findings is not None and incidents is not None:
         with table_writer(incidents) as add:
             add(_incidents(fitted, findings))
@@ -174,50 +183,6 @@ def score(
             typer.echo(f"Incidents: {incidents}", err=out == _STREAM)
     if exit_code and findings is not None and findings.stands_out:
         raise typer.Exit(STANDS_OUT)
-
-
-@dataclass
-class _Scoring:
-    """Scores block after block, whose rows follow one another in time."""
-
-    model: TableModel
-    source: Source
-    explain: int
-    fdr: float | None
-    keep: Sequence[str]
-    unknown: Unknown
-    worth: Worth | None
-    #: Whether what incidents need of the blocks is kept.
-    gathers: bool
-    past: TablePast | None = None
-    blocks: list[ScoredBlock] = field(default_factory=list)
-
-    def scores(self, block: Block) -> pl.DataFrame:
-        """Scores of a block of rows, counted from the beginning of the file."""
-        import polars as pl
-
-        from manyone.tables.frames import as_table
-        from manyone.tables.incidents import scored_block
-        from manyone.tables.worth import is_evidence
-
-        names = chosen_columns("--keep", self.keep, block.table, self.source)
-        model = self.model
-        with about(self.source, block.first_row):
-            frame, self.past = model.with_past(as_table(block.table), self.past)
-            answers = model._answer(frame, self.fdr, self.unknown, self.worth)
-            scores: pl.DataFrame = model._scores(frame, answers, self.explain, names)
-        if self.gathers:
-            counts = None if self.worth is None else is_evidence(model, answers)
-            self.blocks.append(
-                scored_block(model, frame, answers, block.first_row, counts=counts)
-            )
-        return scores.with_columns(pl.col("row") + block.first_row)
-
-    def findings(self) -> Findings:
-        """What all blocks show together."""
-        from manyone.tables.incidents import findings_of
-
-        return findings_of(self.model, self.blocks, by_rate=self.fdr is None)
 
 
 def _incidents(model: TableModel, findings: Findings) -> pl.DataFrame:

@@ -149,7 +149,7 @@ def watch(
     from manyone.cli.watching import Options, WatchRun
     from manyone.watch.answers import add_answers, without_rows
     from manyone.watch.mutes import set_mutes
-    from manyone.watch.outbox import Outbox
+    from manyone.watch.outbox import unsent_messages
     from manyone.watch.store import open_store
 
     begin = clock.monotonic()
@@ -183,8 +183,8 @@ def watch(
         run.finish()
         lost = without_rows(store, answers)
         stored = store.totals()
-        unsent = Outbox(store).unsent()
-        outcome = watch_words.Outcome.of(run.totals, monitor, store)
+        unsent = unsent_messages(store)
+        outcome = watch_words.Outcome.of(run)
     seconds = round(clock.monotonic() - begin, 3)
     if metrics is not None:
         _write_metrics(metrics, stored, seconds)
@@ -202,12 +202,12 @@ def watch(
         }
         typer.echo(json.dumps(about_run))
     else:
-        watch_words.show_totals(run.totals, monitor.state.rate)
+        watch_words.show_totals(outcome)
         watch_words.show_incidents(outcome)
         if answers:
             typer.echo(f"{new_answers:,} of {len(answers):,} answers were new")
         watch_words.show_drift(monitor)
-        watch_words.show_silent(run.totals.silent)
+        watch_words.show_silent(run.silent)
         if out is not None:
             typer.echo(f"Scores: {out}")
     if exit_code and outcome.stands_out:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import typer
@@ -16,14 +17,14 @@ from manyone.alerts.evidence import (
     total_law,
 )
 from manyone.cli.common import print_lines
-from manyone.cli.watching import Totals, WatchRun, plain_time, when_it_drifts
-from manyone.messages import plural, shortlist, warn_user
+from manyone.cli.watching import WatchRun, plain_time, when_it_drifts
+from manyone.messages import label_text, plural, shortlist, warn_user
 from manyone.tablefiles import Source
 from manyone.watch import Monitor, MonitorState
 from manyone.watch.arrivals import Silent
 from manyone.watch.drift import weights_of_rows
 from manyone.watch.incidents import incidents_of
-from manyone.watch.store import Line, Store
+from manyone.watch.store import Line, codes_by_name
 
 _ALIKE = 0.5  # rows that count for less resemble the one before
 _MOST_SHOWN = 20  # lines of a table on the screen
@@ -36,25 +37,39 @@ class Outcome:
 
     Attributes
     ----------
-    totals : Totals
-    monitor : Monitor
+    run : WatchRun
+    tasks : list of Line
+        Tasks of its rows, in their order: ``task``, whether it is ``new`` to the model,
+        and its ``rows``, ``alarms``, ``first_alarm`` and ``muted`` alarms.
     incidents : list of Line
         Those that its alarms have joined, the least likely by chance first.
-    more_than_chance : bool
-        Whether chance does not explain the number of its alarms.
     """
 
-    totals: Totals
-    monitor: Monitor
+    run: WatchRun
+    tasks: list[Line]
     incidents: list[Line]
-    more_than_chance: bool
 
     @classmethod
-    def of(cls, totals: Totals, monitor: Monitor, store: Store) -> Outcome:
+    def of(cls, run: WatchRun) -> Outcome:
         """Of a command that has written its rows."""
-        first_alarms = [n for numbers in totals.first_alarms.values() for n in numbers]
-        incidents = incidents_of(store, len(first_alarms), first_alarms)
-        return cls(totals, monitor, incidents, _more_than_chance(totals, monitor))
+        tasks = run.store.query(
+            "SELECT task, basis = 'unknown' AS new, count(*) AS rows, "
+            "sum(alarm AND muted IS NULL) AS alarms, "
+            "min(number) FILTER (WHERE alarm AND muted IS NULL) AS first_alarm, "
+            "sum(alarm AND muted IS NOT NULL) AS muted FROM judged_row "
+            "WHERE number > :since GROUP BY task, new ORDER BY min(number)",
+            since=run.since,
+        )
+        return cls(run, tasks, incidents_of(run.store, since=run.since))
+
+    def total(self, name: str) -> int:
+        """Rows, alarms or muted alarms of all tasks."""
+        return sum(line[name] for line in self.tasks)
+
+    @property
+    def unknown(self) -> list[Line]:
+        """Tasks that the model has never seen."""
+        return [line for line in self.tasks if line["new"]]
 
     @property
     def outstanding(self) -> list[Line]:
@@ -68,34 +83,56 @@ class Outcome:
     @property
     def stands_out(self) -> bool:
         """Whether somebody should look."""
-        is_new = len(self.outstanding) > 0 or self.totals.drift_stands_out
+        is_new = len(self.outstanding) > 0 or self.run.drift_stands_out
         return is_new or self.more_than_chance
+
+    @cached_property
+    def more_than_chance(self) -> bool:
+        """Whether chance does not explain the number of alarms of known tasks."""
+        state = self.run.monitor.state
+        codes = codes_by_name(self.run.monitor.model.tasks_.tolist())
+        references = np.count_nonzero(~np.isnan(state.window), axis=1)
+        laws = []
+        alarms = 0
+        for line in self.tasks:
+            if not line["new"]:
+                reference = float(references[codes[line["task"]]])
+                rate = highest_rate(state.rate, reference)
+                laws.append(alarm_law(line["rows"], reference, rate))
+                alarms += line["alarms"]
+        return chance_of(alarms, total_law(laws)) < STANDS_OUT
 
     def as_json(self) -> dict[str, object]:
         """For machines."""
-        totals = self.totals
-        state = self.monitor.state
+        run = self.run
+        state = run.monitor.state
+        tasks = run.monitor.model.tasks_
         drifting = []
         for t in np.flatnonzero(state.flagged >= 0).tolist():
             since, flagged = when_it_drifts(state, t)
-            task = str(self.monitor.model.tasks_[t])
-            drifting.append({"task": task, "since": since, "flagged": flagged})
+            line = {"task": str(tasks[t]), "since": since, "flagged": flagged}
+            drifting.append(line)
+        alarmed = [line for line in self.tasks if line["alarms"]]
+        alarmed.sort(key=lambda line: (-line["alarms"], line["first_alarm"]))
         return {
-            "rows": totals.rows,
-            "repeated": totals.repeated,
-            "unknown": totals.unknown.total(),
-            "alarms": totals.alarms,
-            "muted": totals.muted,
+            "rows": self.total("rows"),
+            "repeated": run.repeated,
+            "unknown": sum(line["rows"] for line in self.unknown),
+            "alarms": self.total("alarms"),
+            "muted": self.total("muted"),
             "alarm_rate": state.rate,
-            "expected_false_alarms": round(state.rate * totals.rows, 1),
-            "alarms_by_task": dict(totals.alarms_by_task.most_common(_MOST_SHOWN)),
+            "expected_false_alarms": round(state.rate * self.total("rows"), 1),
+            "alarms_by_task": {
+                label_text(line["task"]): line["alarms"]
+                for line in alarmed[:_MOST_SHOWN]
+            },
             "drifting": drifting,
-            "newly_drifting": totals.newly_drifting,
+            "newly_drifting": run.newly_drifting,
             "silent": [
                 {"task": one.task, "latest": one.latest, "p_value": one.p_value}
-                for one in totals.silent
+                for one in run.silent
             ],
-            "newly_silent": [one.task for one in totals.silent if one.new],
+            "newly_silent": [one.task for one in run.silent if one.new],
             "more_alarms_than_chance": self.more_than_chance,
             "incidents_standing_out": len(self.outstanding),
             "incidents": self.incidents[:_INCIDENTS_IN_JSON],
@@ -103,32 +140,26 @@ class Outcome:
         }
 
 
-def _more_than_chance(totals: Totals, monitor: Monitor) -> bool:
-    """Whether chance does not explain the number of alarms of a command."""
-    state = monitor.state
-    references = np.count_nonzero(~np.isnan(state.window), axis=1)
-    laws = []
-    for code, rows in totals.rows_by_code.items():
-        reference = float(references[code])
-        laws.append(alarm_law(rows, reference, highest_rate(state.rate, reference)))
-    return chance_of(totals.known_alarms, total_law(laws)) < STANDS_OUT
-
-
-def show_totals(totals: Totals, rate: float) -> None:
+def show_totals(outcome: Outcome) -> None:
     """Rows and alarms."""
-    share = f", {100 * totals.alarms / totals.rows:.1f} %" if totals.rows else ""
-    rows = plural(totals.rows, "new row")
-    alarms = plural(totals.alarms, "alarm")
-    typer.echo(f"{rows}, {alarms}{share} ({100 * rate:g} % promised)")
-    if totals.muted:
-        typer.echo(f"{plural(totals.muted, 'alarm')} more, muted")
-    if totals.repeated:
-        repeated = plural(totals.repeated, "row")
-        typer.echo(f"{repeated} with an id that came before, counted once")
-    if totals.unknown:
-        names = shortlist(list(totals.unknown), 3)
+    rows = outcome.total("rows")
+    alarms = outcome.total("alarms")
+    muted = outcome.total("muted")
+    repeated = outcome.run.repeated
+    rate = outcome.run.monitor.state.rate
+    share = f", {100 * alarms / rows:.1f} %" if rows else ""
+    counts = f"{plural(rows, 'new row')}, {plural(alarms, 'alarm')}{share}"
+    typer.echo(f"{counts} ({100 * rate:g} % promised)")
+    if muted:
+        typer.echo(f"{plural(muted, 'alarm')} more, muted")
+    if repeated:
+        words = "with an id that came before, counted once"
+        typer.echo(f"{plural(repeated, 'row')} {words}")
+    if outcome.unknown:
+        names = shortlist([label_text(line["task"]) for line in outcome.unknown], 3)
+        number = sum(line["rows"] for line in outcome.unknown)
         typer.echo(
-            f"{plural(totals.unknown.total(), 'row')} of tasks never seen ({names}): compared "
+            f"{plural(number, 'row')} of tasks never seen ({names}): compared "
             "with all tasks, nothing is learned from them; manyone enroll makes tasks known"
         )
 
@@ -250,7 +281,7 @@ def warn(run: WatchRun, source: Source, answers: int, lost: list[str]) -> None:
             f"{source}: the last line has no line end, so it may be incomplete. It waits "
             "until the line is ended."
         )
-    late = run.totals.late
+    late = run.late
     if late:
         warn_user(
             f"{source}: row {late[0]} is older than a row of its task before it "

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -16,14 +15,14 @@ import polars as pl
 from manyone._types import Array, Mask
 from manyone.alerts.evidence import STANDS_OUT
 from manyone.alerts.notify import Channel
+from manyone.alerts.values import Rows
 from manyone.cli.common import InputError, progress
 from manyone.cli.models import about, chosen_columns, refuse_gaps, tail_for
-from manyone.messages import label_text
 from manyone.tablefiles import BadValues, Block, Source, Tail
 from manyone.tables import TableModel
 from manyone.tables.answers import BASES, Answers
 from manyone.tables.frames import Frame, as_table, read_column, task_labels, times_of
-from manyone.tables.incidents import REASONS, ScoredBlock, scored_block
+from manyone.tables.incidents import REASONS, scored_rows
 from manyone.tables.worth import Worth
 from manyone.watch import Monitor, MonitorState, Watched
 from manyone.watch.answers import use_answers
@@ -33,59 +32,17 @@ from manyone.watch.mutes import Mutes
 from manyone.watch.outbox import (
     Messenger,
     Notice,
-    Outbox,
     drift_notice,
     incident_notice,
     silent_notice,
 )
 from manyone.watch.score_copy import ForeignFileError, ScoreCopy
-from manyone.watch.store import ReadFile, RowDetails, Store
-from manyone.watch.stretches import StreamIncident
+from manyone.watch.store import ReadFile, Store, none_of_nan
 
 _BATCH = 5000  # rows of one transaction
 _STREAM = Path("-")
 # Texts of dates that sort as the dates do.
 _SORTED_DATE = r"^\d{4}-\d{2}-\d{2}"
-
-
-@dataclass
-class Totals:
-    """What one command has seen."""
-
-    rows: int = 0
-    alarms: int = 0
-    muted: int = 0
-    repeated: int = 0
-    rows_by_code: Counter[int] = field(default_factory=Counter)
-    alarms_by_task: Counter[str] = field(default_factory=Counter)
-    unknown: Counter[str] = field(default_factory=Counter)
-    late: list[int] = field(default_factory=list)
-    newly_drifting: list[str] = field(default_factory=list)
-    drift_stands_out: bool = False
-    known_alarms: int = 0
-    first_alarms: dict[int, list[int]] = field(default_factory=dict)
-    silent: list[Silent] = field(default_factory=list)
-
-    def count(self, answers: Answers, counts: Mask, repeated: int) -> None:
-        """Count new rows, and the alarms among them that count for something."""
-        names = [label_text(label) for label in answers.labels.tolist()]
-        self.rows += len(names)
-        self.repeated += repeated
-        known = answers.codes >= 0
-        self.rows_by_code.update(answers.codes[known].tolist())
-        self.unknown.update(names[row] for row in np.flatnonzero(~known).tolist())
-        alarms = np.flatnonzero(answers.alarm & counts)
-        self.alarms += len(alarms)
-        self.muted += int(np.count_nonzero(answers.alarm & ~counts))
-        self.known_alarms += int(np.count_nonzero(known[alarms]))
-        self.alarms_by_task.update(names[row] for row in alarms.tolist())
-
-    def add_incidents(self, incidents: list[StreamIncident]) -> None:
-        """Note incidents that new alarms have joined, instead of what they were before."""
-        for stretch in {incident.stretch for incident in incidents}:
-            self.first_alarms[stretch] = []
-        for incident in incidents:
-            self.first_alarms[incident.stretch].append(incident.alarms[0])
 
 
 @dataclass(frozen=True)
@@ -122,9 +79,22 @@ class WatchRun:
 
     Attributes
     ----------
-    totals : Totals
+    store : Store
+    monitor : Monitor
+    since : int
+        Number of the last row before the command.
     tail : Tail or None
         What was new in the table.
+    repeated : int
+        Rows with an id that came before.
+    late : list of int
+        Rows of the table that are older than a row of their task before them.
+    newly_drifting : list of str
+        Tasks that were found to drift.
+    drift_stands_out : bool
+        Whether one of them drifts more clearly than any task of a fleet should by chance.
+    silent : list of Silent
+        Tasks that send no rows any more.
     """
 
     def __init__(
@@ -135,11 +105,16 @@ class WatchRun:
         source: Source,
         options: Options,
     ) -> None:
-        self.totals = Totals()
+        self.store = store
+        self.monitor = monitor
+        self.since = store.last_row
         self.tail: Tail | None = None
+        self.repeated = 0
+        self.late: list[int] = []
+        self.newly_drifting: list[str] = []
+        self.drift_stands_out = False
+        self.silent: list[Silent] = []
         self._finder = IncidentFinder(store, model)
-        self._store = store
-        self._monitor = monitor
         self._model = model
         self._source = source
         self._options = options
@@ -152,21 +127,20 @@ class WatchRun:
         """Keep a copy of the scores in a file."""
         try:
             self._copy = ScoreCopy(
-                self._store, out, self._options.keep, self._options.explain
+                self.store, out, self._options.keep, self._options.explain
             )
         except ForeignFileError as error:
             raise InputError(f"--out {out} {error}. Name a new file.") from error
 
     def tell(self, channel: Channel | None, cool_down: timedelta) -> None:
         """Tell people of new incidents and of drift that stands out."""
-        name = self._store.path.name
-        self._messenger = Messenger(Outbox(self._store), channel, cool_down, name)
+        self._messenger = Messenger(self.store, channel, cool_down)
 
     def watch_new_rows(self) -> None:
         """Judge what is new in the table, batch by batch."""
         is_stream = self._source == _STREAM
         path = str(self._source if is_stream else self._source.resolve())
-        before = self._store.last_file(path)
+        before = self.store.last_file(path)
         consumed = None if before is None else before.consumed
         bad_values = self._options.bad_values
         with (
@@ -181,38 +155,34 @@ class WatchRun:
                 if number is None:
                     number = self._number_of_file(path, before)
                 self._watch_block(block, number)
-                self._store.set_consumed(number, tail.consumed)
+                self.store.set_consumed(number, tail.consumed)
                 self._commit()
                 update(tail.consumed.rows, None)
             if number is None and tail.fate == "grown":
                 number = self._number_of_file(path, before)
             if number is not None:
-                self._store.set_consumed(number, tail.consumed)  # to its end
+                self.store.set_consumed(number, tail.consumed)  # to its end
 
     def _number_of_file(self, path: str, before: ReadFile | None) -> int:
         """Number of the file that is read: the one of before, if that has grown."""
         if before is not None and self.tail is not None and self.tail.fate == "grown":
             return before.number
-        return self._store.add_file(path)
+        return self.store.add_file(path)
 
     def finish(self) -> None:
         """Use answers to rows that have come now, and forget old values."""
-        used = use_answers(self._store, self._monitor)
+        used = use_answers(self.store, self.monitor)
         silent = self._arrivals.silent(self._options.silence_level)
-        self.totals.silent = [one for one in silent if not self._is_muted(one.task)]
-        self._store.prune_values(self._options.keep_days)
-        if used or not self._store.saved:
+        self.silent = [one for one in silent if not self._is_muted(one.task)]
+        self.store.prune_values(self._options.keep_days)
+        if used or not self.store.saved:
             self._commit()
         self._announce(
-            silent_notice(one.task, one.latest) for one in self.totals.silent if one.new
+            silent_notice(one.task, one.latest) for one in self.silent if one.new
         )
+        (self._messenger or self.store).commit(None)  # how far a copy was written, too
         if self._messenger is not None:
-            self._messenger.before_commit()
-        self._store.commit(None)  # notes how far a copy was written, too
-        if self._messenger is not None:
-            self._messenger.after_commit()
             self._messenger.finish()
-            self._store.commit(None)
 
     def _is_muted(self, task: str) -> bool:
         """Whether a task is muted at the time of the latest row."""
@@ -224,26 +194,22 @@ class WatchRun:
             self._messenger.announce(notices)
 
     def _commit(self) -> None:
-        if self._messenger is not None:
-            self._messenger.before_commit()
-        self._store.commit(self._monitor)
-        if self._messenger is not None:
-            self._messenger.after_commit()
+        (self._messenger or self.store).commit(self.monitor)
         if self._copy is not None:
             self._copy.catch_up()
 
     def _watch_block(self, block: Block, file_number: int) -> None:
         """Judge the rows of a block, and hand them to the store with their incidents."""
         # Before each batch, so that a run that was killed goes on as it would have.
-        use_answers(self._store, self._monitor)
-        state = self._monitor.state
+        use_answers(self.store, self.monitor)
+        state = self.monitor.state
         flagged = state.flagged >= 0
         most = state.most.copy()
         with about(self._source, block.first_row):
             ids = self._ids(block)
-            frame = self._monitor.with_past(block.table, ids)
+            frame = self.monitor.with_past(block.table, ids)
             times = self._times(block.table)
-            watched = self._monitor.update(
+            watched = self.monitor.update(
                 frame.to_native(),
                 time=None if times is None else times.to_list(),
                 id=ids,
@@ -258,24 +224,32 @@ class WatchRun:
             muted = self._mutes.of_rows(_names(answers), moments[answers.rows])
             counts &= np.array([why is None for why in muted], dtype=bool)
             top = max(REASONS, self._options.explain)
-            scored = scored_block(self._model, frame, answers, top=top, counts=counts)
-        self.totals.count(answers, counts, len(watched.new) - len(answers.rows))
-        details = self._details(block, scored, moments, muted, file_number)
-        late = self._arrivals.add(details.task, details.moment)
-        self.totals.late += [details.file_row[row] for row in late]
-        numbers = self._store.add_rows(self._monitor, details)
-        incidents = self._finder.add(numbers, details.task, state, scored)
-        self.totals.add_incidents(incidents)
-        self._announce_incidents(incidents)
-        self._note_drift(flagged, most, watched, moments)
-
-    def _announce_incidents(self, incidents: list[StreamIncident]) -> None:
-        """Make messages of incidents that stand out and nobody has answered."""
-        first = [each.alarms[0] for each in incidents if each.stands_out]
-        lines = incidents_of(self._store, len(first), first)
+            scored = scored_rows(self._model, frame, answers, top=top, counts=counts)
+        self.repeated += len(watched.new) - len(answers.rows)
+        names = _names(answers)
+        new_moments = moments[answers.rows]
+        file_rows = (block.first_row + answers.rows).tolist()
+        late = self._arrivals.add(names, new_moments)
+        self.late += [file_rows[row] for row in late]
+        rows = block.table[answers.rows.tolist()]
+        columns = {
+            "file": [file_number] * len(rows),
+            "file_row": file_rows,
+            "task": names,
+            "moment": [none_of_nan(moment) for moment in new_moments.tolist()],
+            "alarm": answers.alarm.tolist(),
+            "basis": BASES[answers.basis].tolist(),
+            **self._texts(rows, new_moments, answers, scored, muted),
+        }
+        values = _as_json(rows) if self._options.keep_days else None
+        numbers = self.store.add_rows(self.monitor, columns, values)
+        self._finder.add(numbers, names, state, scored)
         self._announce(
-            incident_notice(line) for line in lines if line["answer"] is None
+            incident_notice(line)
+            for line in incidents_of(self.store, since=numbers.start - 1)
+            if line["stands_out"] and line["answer"] is None
         )
+        self._note_drift(flagged, most, watched, moments)
 
     def _answers(self, watched: Watched, frame: Frame) -> Answers:
         """What the monitor says of those rows of a block that are new."""
@@ -295,7 +269,7 @@ class WatchRun:
         """Ids of the rows of a block; numbers where no column holds ids."""
         column = self._options.id_column
         if column is None:
-            start = self._store.last_row
+            start = self.store.last_row
             return [str(start + row) for row in range(len(block.table))]
         chosen_columns("--id", [column], block.table, self._source)
         refuse_gaps(column, block.table, self._source, block.first_row)
@@ -306,41 +280,31 @@ class WatchRun:
         name = self._model.time
         return table[name] if name is not None and name in table.columns else None
 
-    def _details(
+    def _texts(
         self,
-        block: Block,
-        scored: ScoredBlock,
+        rows: pl.DataFrame,
         moments: Array,
+        answers: Answers,
+        scored: Rows,
         muted: list[str | None],
-        file_number: int,
-    ) -> RowDetails:
-        """What the store keeps of the new rows of a block."""
-        answers = scored.answers
-        new = answers.rows
-        rows = block.table[new.tolist()]
-        kept = chosen_columns("--keep", self._options.keep, block.table, self._source)
+    ) -> dict[str, list[str | None]]:
+        """What the store keeps of new rows as texts, or none."""
         times = self._times(rows)
+        kept = chosen_columns("--keep", self._options.keep, rows, self._source)
         nothing: list[str | None] = [None] * len(rows)
-        reasons = nothing.copy()
-        alarms = np.flatnonzero(answers.alarm).tolist()
-        for row, sentences in zip(alarms, scored.reasons, strict=True):
-            reasons[row] = json.dumps(sentences)
-        return RowDetails(
-            file=file_number,
-            file_row=(block.first_row + new).tolist(),
-            task=_names(answers),
-            time=nothing if times is None else _time_texts(times, moments[new]),
-            moment=moments[new],
-            basis=BASES[answers.basis].tolist(),
-            alarm=answers.alarm,
-            muted=[
-                why if alarm else None
-                for why, alarm in zip(muted, answers.alarm.tolist(), strict=True)
+        alarms = answers.alarm.tolist()
+        reasons = [json.dumps(sentences) for sentences in scored.reasons]
+        return {
+            "time": nothing if times is None else _time_texts(times, moments),
+            "kept": [*_as_json(rows.select(kept))] if kept else nothing,
+            "muted": [
+                why if alarm else None for why, alarm in zip(muted, alarms, strict=True)
             ],
-            kept=[*_as_json(rows.select(kept))] if kept else nothing,
-            reasons=reasons,
-            values=_as_json(rows) if self._options.keep_days else None,
-        )
+            "reasons": [
+                text if alarm else None
+                for text, alarm in zip(reasons, alarms, strict=True)
+            ],
+        }
 
     def _note_drift(
         self, flagged: Mask, most: Array, watched: Watched, moments: Array
@@ -350,7 +314,7 @@ class WatchRun:
         Some of many quiet tasks are flagged. Drift stands out where the bets of a task
         have won so much that no task of the fleet should by chance.
         """
-        state = self._monitor.state
+        state = self.monitor.state
         names = [str(task) for task in self._model.tasks_.tolist()]
         needed = np.log(len(most) / STANDS_OUT)
         outstanding = [
@@ -358,16 +322,16 @@ class WatchRun:
             for t in np.flatnonzero((state.most >= needed) & (most < needed)).tolist()
             if not self._is_muted(names[t])
         ]
-        self.totals.drift_stands_out |= len(outstanding) > 0
+        self.drift_stands_out |= len(outstanding) > 0
         self._announce(
-            drift_notice(names[t], when_it_drifts(state, t)[0], self._store.last_row)
+            drift_notice(names[t], when_it_drifts(state, t)[0], self.store.last_row)
             for t in outstanding
         )
         for t in np.flatnonzero((state.flagged >= 0) & ~flagged).tolist():
             row = int(np.argmax(watched.drift & watched.new & (watched.codes == t)))
             since, when = when_it_drifts(state, t)
-            self._store.set_drift(names[t], since, when, float(moments[row]))
-            self.totals.newly_drifting.append(names[t])
+            self.store.set_drift(names[t], since, when, float(moments[row]))
+            self.newly_drifting.append(names[t])
 
 
 def when_it_drifts(state: MonitorState, t: int) -> tuple[str, str]:

@@ -112,7 +112,7 @@ class _Service:
         if self._state is None:
             raise RequestError(404, _NO_STATE)
         with read_store(self._state) as store:
-            return incidents_of(store, most)
+            return incidents_of(store, most=most)
 
     def health(self) -> dict[str, object]:
         """What is served."""

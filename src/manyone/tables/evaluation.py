@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,39 +16,10 @@ if TYPE_CHECKING:
     from manyone.tables.model import TableModel
 
 
-@dataclass(frozen=True)
-class Evaluation:
-    """How well a model tells apart the rows of one task, or of all.
-
-    Attributes
-    ----------
-    task : str
-    rows, anomalies : int
-    auc : float
-        Chance that a normal row scores above an anomaly of its task; of all tasks, the
-        mean over tasks.
-    auc_over_rows : float
-        Of all tasks, the chance that any normal row has a larger p-value than any
-        anomaly, ties counted half. Of one task, `auc`.
-    caught, false_alarms : float
-        Shares of anomalies and of normal rows that raise an alarm.
-    promised : float
-    """
-
-    task: str
-    rows: int
-    anomalies: int
-    auc: float
-    auc_over_rows: float
-    caught: float
-    false_alarms: float
-    promised: float
-
-
 def evaluate_answers(
     frame: Frame, answers: Answers, outlier: Mask, model: TableModel
 ) -> Table:
-    """AUC, share of anomalies caught and of false alarms, over all and per task."""
+    """How well rows are told apart, see :meth:`manyone.TableModel.evaluate`."""
     truth = outlier[answers.rows]
     rates = model.model_.alarm_rate_
     lines = []
@@ -62,12 +32,12 @@ def evaluate_answers(
         area = auc(answers.score[is_task], truth[is_task])
         alarm = answers.alarm[is_task]
         lines.append(_line(name, truth[is_task], alarm, area, area, promised))
-    areas = np.array([line.auc for line in lines])
-    mean = float(np.nanmean(areas)) if np.isfinite(areas).any() else np.nan
+    areas = np.array([line["auc"] for line in lines])
+    mean = np.nanmean(areas) if np.isfinite(areas).any() else np.nan
     over_rows = auc(answers.p_value, truth)
     line = _line("(all)", truth, answers.alarm, mean, over_rows, rates.max())
-    table = [asdict(evaluation) for evaluation in (line, *lines)]
-    return like(frame, {name: [row[name] for row in table] for name in table[0]})
+    table = [line, *lines]
+    return like(frame, {name: [row[name] for row in table] for name in line})
 
 
 def _line(
@@ -77,17 +47,18 @@ def _line(
     area: float,
     area_over_rows: float,
     promised: float,
-) -> Evaluation:
-    return Evaluation(
-        task=task,
-        rows=len(truth),
-        anomalies=int(truth.sum()),
-        auc=area,
-        auc_over_rows=area_over_rows,
-        caught=float(alarm[truth].mean()) if truth.any() else np.nan,
-        false_alarms=float(alarm[~truth].mean()) if not truth.all() else np.nan,
-        promised=float(promised),
-    )
+) -> dict[str, str | int | float]:
+    """One task, or all: rows (n,), and which of them raise an alarm (n,)."""
+    return {
+        "task": task,
+        "rows": len(truth),
+        "anomalies": int(truth.sum()),
+        "auc": float(area),
+        "auc_over_rows": area_over_rows,
+        "caught": float(alarm[truth].mean()) if truth.any() else np.nan,
+        "false_alarms": float(alarm[~truth].mean()) if not truth.all() else np.nan,
+        "promised": float(promised),
+    }
 
 
 def auc(scores: Array, truth: Mask) -> float:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from manyone._types import Array, Codes, Labels, Mask
 from manyone.alerts.incidents import Findings
@@ -23,8 +22,6 @@ from manyone.tables.frames import Frame, Table, like, read_column, times_of
 if TYPE_CHECKING:
     from manyone.tables.model import TableModel
 
-Number = TypeVar("Number", bound=np.generic)
-Value = TypeVar("Value")
 #: Alarms of a block that get reasons, those farthest below their threshold first.
 MOST_EXPLAINED = 20_000
 #: Reasons for each alarm, unless more are asked for.
@@ -38,44 +35,7 @@ _VIEWS = {
 }
 
 
-@dataclass(frozen=True, eq=False)
-class ScoredBlock:
-    """Rows that a model has scored, with what incidents need of them.
-
-    Parameters
-    ----------
-    answers : Answers
-        Row numbers count from the beginning of the table.
-    unknown_names : list of str
-        Tasks of the rows whose task was never seen.
-    time : ndarray of shape (m,) or None
-    dated : bool
-        Whether times are dates.
-    remark : str
-        Why there are no times where there should be.
-    depth : ndarray of shape (a,)
-        Distances of the alarmed rows from their tasks; 0 where a task is not known
-        well enough.
-    leading, reasons, notes : list
-        Of the alarmed rows.
-    counts : ndarray of bool of shape (m,)
-        False for rows that are evidence of nothing, whether they raised an alarm or
-        not: they are muted, or their alarms were taken away.
-    """
-
-    answers: Answers
-    unknown_names: list[str]
-    time: Array | None
-    dated: bool
-    remark: str
-    depth: Array
-    leading: list[str]
-    reasons: list[tuple[str, ...]]
-    notes: list[str]
-    counts: Mask
-
-
-def scored_block(
+def scored_rows(
     model: TableModel,
     frame: Frame,
     answers: Answers,
@@ -83,8 +43,8 @@ def scored_block(
     *,
     top: int = REASONS,
     counts: Mask | None = None,
-) -> ScoredBlock:
-    """Explain the alarms of some rows, and read their times.
+) -> Rows:
+    """Rows of a table, or of a part of it, with all that incidents need of them.
 
     Parameters
     ----------
@@ -98,38 +58,46 @@ def scored_block(
     top : int
         Reasons for each alarm.
     counts : ndarray of bool of shape (m,) or None
-        False for rows that are evidence of nothing.
+        False for rows that are evidence of nothing, whether they raised an alarm or
+        not: they are muted, or their alarms were taken away.
     """
-    is_unknown = answers.codes == MISSING
-    time, dated, remark = _times(model, frame)
+    codes = answers.codes
+    if counts is None:
+        counts = np.ones(len(codes), dtype=bool)
     alarms = np.flatnonzero(answers.alarm)
+    depth_p = np.ones(len(codes))
+    depth = _depths(model, frame, answers, alarms)
+    depth_p[alarms] = model._reference().depth_pvalues(depth, codes[alarms])
     leading, reasons, notes = _explained(model, frame, answers, alarms, top)
-    return ScoredBlock(
-        answers=replace(answers, rows=answers.rows + first_row),
-        unknown_names=[
-            label_text(label) for label in answers.labels[is_unknown].tolist()
-        ],
+    time, dated, _ = times_in(model, frame)
+    new_labels = answers.labels[codes == MISSING].tolist()
+    return Rows(
+        number=answers.rows + first_row,
+        task=codes,
+        score=answers.score,
+        p_value=answers.p_value,
+        rank_p=np.where(counts, _rank_pvalues(model, answers.score, codes), 1.0),
+        depth_p=np.where(counts, depth_p, 1.0),
+        alarm=answers.alarm & counts,
+        leading=tuple(leading),
+        reasons=tuple(reasons),
+        notes=tuple(notes),
         time=None if time is None else time[answers.rows],
         dated=dated,
-        remark=remark,
-        depth=_depths(model, frame, answers, alarms),
-        leading=leading,
-        reasons=reasons,
-        notes=notes,
-        counts=np.ones(len(answers.rows), dtype=bool) if counts is None else counts,
+        unknown=tuple(label_text(label) for label in new_labels),
     )
 
 
 def findings_of(
-    model: TableModel, blocks: Sequence[ScoredBlock], *, by_rate: bool = True
+    model: TableModel, parts: Sequence[Rows], *, by_rate: bool = True
 ) -> Findings:
-    """What all blocks of a table show together.
+    """What all parts of a table show together.
 
     Parameters
     ----------
     model : TableModel
-    blocks : sequence of ScoredBlock
-        At least one.
+    parts : sequence of Rows
+        At least one, see `scored_rows`.
     by_rate : bool
         Whether alarms were raised at the promised rate.
 
@@ -137,38 +105,15 @@ def findings_of(
     -------
     Findings
     """
-    names = [name for block in blocks for name in block.unknown_names]
-    new_names, new_codes = np.unique(np.array(names, dtype=object), return_inverse=True)
-    answers = [block.answers for block in blocks]
-    codes = _joined(part.codes for part in answers)
-    codes[codes == MISSING] = len(model.tasks_) + new_codes
-    score = _joined(part.score for part in answers)
-    alarm = _joined(part.alarm for part in answers)
-    counts = _joined(block.counts for block in blocks)
-    alarms = np.flatnonzero(alarm)
-    depth_p = np.ones(len(codes))
-    depth = _joined(block.depth for block in blocks)
-    depth_p[alarms] = model._reference().depth_pvalues(depth, codes[alarms])
-    rank_p = rank_pvalues(model, score, codes)
-    times = [block.time for block in blocks if block.time is not None]
-    has_times = len(times) == len(blocks)
-    n_rows = len(codes)
-    rows = Rows(
-        number=_joined(part.rows for part in answers),
-        task=codes,
-        score=score,
-        p_value=_joined(part.p_value for part in answers),
-        rank_p=np.where(counts, rank_p, 1.0),
-        depth_p=np.where(counts, depth_p, 1.0),
-        alarm=alarm & counts,
-        leading=_spread("", (block.leading for block in blocks), alarms, n_rows),
-        reasons=_spread((), (block.reasons for block in blocks), alarms, n_rows),
-        notes=_spread("", (block.notes for block in blocks), alarms, n_rows),
-        time=_joined(times) if has_times else None,
-        dated=has_times and blocks[0].dated,
+    rows = Rows.joined(parts)
+    names, numbers = np.unique(
+        np.array(rows.unknown, dtype=object), return_inverse=True
     )
-    tasks = tasks_of(model, new_names.tolist())
-    return Findings(tasks, rows, model.promised_rate_ if by_rate else None)
+    task = rows.task.copy()
+    task[task == MISSING] = len(model.tasks_) + numbers
+    tasks = tasks_of(model, names.tolist())
+    rate = model.promised_rate_ if by_rate else None
+    return Findings(tasks, replace(rows, task=task, unknown=()), rate)
 
 
 def tasks_of(model: TableModel, new_names: Sequence[str] = ()) -> Tasks:
@@ -248,25 +193,25 @@ def _explained(
     alarms: Codes,
     top: int,
 ) -> tuple[list[str], list[tuple[str, ...]], list[str]]:
-    """Leading column, reasons and a remark for alarms, at most for the deepest."""
-    leading = [""] * len(alarms)
-    reasons: list[tuple[str, ...]] = [()] * len(alarms)
-    notes = [""] * len(alarms)
+    """Leading column, reasons and a remark for rows (m,), at most for the deepest alarms."""
+    n_rows = len(answers.rows)
+    leading = [""] * n_rows
+    reasons: list[tuple[str, ...]] = [()] * n_rows
+    notes = [""] * n_rows
     by_p_value = np.lexsort((answers.score[alarms], answers.p_value[alarms]))
-    chosen = np.sort(by_p_value[:MOST_EXPLAINED])
-    if len(chosen) == 0:
+    explained = alarms[np.sort(by_p_value[:MOST_EXPLAINED])]
+    if len(explained) == 0:
         return leading, reasons, notes
-    explained = alarms[chosen]
     deepest = frame[answers.rows[explained].tolist()]
     why = explain_rows(model, deepest, answers.codes[explained], top)
     columns = why.leading()
     sentences = why.sentences().tolist()
-    for number, place in enumerate(chosen.tolist()):
-        leading[place] = columns[number]
-        reasons[place] = tuple(filter(None, sentences[number]))
+    for number, row in enumerate(explained.tolist()):
+        leading[row] = columns[number]
+        reasons[row] = tuple(filter(None, sentences[number]))
         view = _VIEWS[why.view[number]]
         closest = why.nearest[number]
-        notes[place] = f"{view}; closest training rows {closest}" if closest else view
+        notes[row] = f"{view}; closest training rows {closest}" if closest else view
     return leading, reasons, notes
 
 
@@ -284,16 +229,16 @@ def _depths(model: TableModel, frame: Frame, answers: Answers, alarms: Codes) ->
     return depth
 
 
-def rank_pvalues(model: TableModel, score: Array, codes: Codes) -> Array:
+def _rank_pvalues(model: TableModel, score: Array, codes: Codes) -> Array:
     """P-value of each row by the model; 1 where the task is unknown."""
     p = np.ones(len(score))
-    is_known = codes < len(model.tasks_)
+    is_known = codes != MISSING
     thresholds = model.model_.thresholds_
     p[is_known] = thresholds.pvalues(score[is_known], codes[is_known])
     return p
 
 
-def _times(model: TableModel, frame: Frame) -> tuple[Array | None, bool, str]:
+def times_in(model: TableModel, frame: Frame) -> tuple[Array | None, bool, str]:
     """Time of each row (n,), whether times are dates, and why there are none."""
     if model.time is None:
         return None, False, ""
@@ -327,19 +272,3 @@ def _units(steps: Array) -> Array:
     usual = float(np.median(steps[is_sound])) if is_sound.any() else 1.0
     units = np.where(is_sound, steps, usual)
     return np.maximum(units, 0.1 * usual)
-
-
-def _joined(parts: Iterable[NDArray[Number]]) -> NDArray[Number]:
-    """Arrays one after the other."""
-    return np.concatenate([*parts])
-
-
-def _spread(
-    nothing: Value, parts: Iterable[list[Value]], places: Codes, n: int
-) -> tuple[Value, ...]:
-    """A tuple of n values: those of the parts at the places, `nothing` elsewhere."""
-    values = [nothing] * n
-    joined = [value for part in parts for value in part]
-    for place, value in zip(places.tolist(), joined, strict=True):
-        values[place] = value
-    return tuple(values)

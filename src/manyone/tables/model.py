@@ -36,7 +36,7 @@ from manyone.tables.frames import (
     refuse_no_rows,
     task_labels,
 )
-from manyone.tables.incidents import findings_of, incident_table, scored_block
+from manyone.tables.incidents import findings_of, incident_table, scored_rows
 from manyone.tables.page import report_of, write_page
 from manyone.tables.past import (
     SPAN,
@@ -449,8 +449,8 @@ class TableModel(OutlierMixin, BaseEstimator):
         worth = Worth.of(self, at_least, direction)
         answers = self._answer(frame, worth=worth)
         counts = None if worth is None else is_evidence(self, answers)
-        block = scored_block(self, frame, answers, counts=counts)
-        return incident_table(self, frame, findings_of(self, [block]))
+        rows = scored_rows(self, frame, answers, counts=counts)
+        return incident_table(self, frame, findings_of(self, [rows]))
 
     def explain(self, table: Table, *, top: int = 3, needed: bool = False) -> Table:
         """Which columns make each row unusual, alarmed or not.

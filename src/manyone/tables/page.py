@@ -24,8 +24,9 @@ from manyone.tables.frames import Frame, read_column
 from manyone.tables.incidents import (
     MOST_EXPLAINED,
     findings_of,
-    scored_block,
+    scored_rows,
     tasks_of,
+    times_in,
 )
 from manyone.tables.summary import looked_for, summary_of
 from manyone.tables.wording import plain_text
@@ -62,10 +63,11 @@ def report_of(
     if table is not None:
         frame = model._table(table)
         answers = model._answer(frame)
-        block = scored_block(model, frame, answers)
-        findings = findings_of(model, [block])
+        findings = findings_of(model, [scored_rows(model, frame, answers)])
         gaps = _gaps(model, frame[answers.rows.tolist()], findings)
-        remarks = tuple(filter(None, (block.remark, _unexplained(findings))))
+        remarks = tuple(
+            filter(None, (times_in(model, frame)[2], _unexplained(findings)))
+        )
     name = "" if table is None else table_name
     return fleet_report(
         model,

@@ -14,9 +14,10 @@ from itertools import pairwise
 import numpy as np
 
 from manyone._types import Array
-from manyone.alerts.incidents import longest_calm
+from manyone.alerts.incidents import Incident, longest_calm
+from manyone.alerts.values import Rows
 from manyone.tables import TableModel
-from manyone.tables.incidents import ScoredBlock, rank_pvalues, tasks_of
+from manyone.tables.incidents import tasks_of
 from manyone.watch.database import sound
 from manyone.watch.model import resolved
 from manyone.watch.state import MonitorState
@@ -24,16 +25,10 @@ from manyone.watch.store import Line, Store, now_text
 from manyone.watch.stretches import (
     HORIZON,
     STREAM_ROW,
-    StreamIncident,
     StreamRows,
     Stretch,
     find_in_stretches,
     starts_of,
-)
-
-# Ids of rows whose numbers are given in JSON.
-_IDS_OF_ROWS = (
-    "SELECT id FROM judged_row WHERE number IN (SELECT value FROM json_each(:numbers))"
 )
 
 
@@ -61,8 +56,8 @@ class IncidentFinder:
         numbers: range,
         names: Sequence[str | None],
         state: MonitorState,
-        block: ScoredBlock,
-    ) -> list[StreamIncident]:
+        scored: Rows,
+    ) -> None:
         """Take the next rows of the stream.
 
         Parameters
@@ -73,14 +68,9 @@ class IncidentFinder:
             Of their tasks.
         state : MonitorState
             That has judged them.
-        block : ScoredBlock
-
-        Returns
-        -------
-        list of StreamIncident
-            All those of stretches that one of the rows has joined.
+        scored : Rows
         """
-        rows = self._as_rows(state, block)
+        rows = self._as_rows(state, scored)
         rows["number"] = numbers
         by_task: dict[str, list[int]] = {}
         for row, name in enumerate(names):
@@ -99,42 +89,29 @@ class IncidentFinder:
             before = open_before.get(name, rows[:0])
             new = rows[members]
             if len(before) or new["alarm"].any():
-                code = int(block.answers.codes[members[0]])
+                code = int(scored.task[members[0]])
                 joined += self._follow(name, code, before, new)
         incidents = find_in_stretches(self._tasks, joined, self._rate)
         self._keep_incidents(joined, incidents)
-        return incidents
 
-    def _as_rows(self, state: MonitorState, block: ScoredBlock) -> StreamRows:
+    def _as_rows(self, state: MonitorState, scored: Rows) -> StreamRows:
         """Rows as incidents need them, but for their numbers and places.
 
         A row that lies no farther out than one that a person has called normal is as
         likely as the monitor says: left-out rows of the training do not know what was
         normal since.
         """
-        answers = block.answers
-        alarms = np.flatnonzero(answers.alarm)
-        codes = np.where(answers.codes < 0, len(self._model.tasks_), answers.codes)
-        below = self._tasks.threshold[codes] - answers.score
-        reference = self._model._reference()
-        depth_p = reference.depth_pvalues(block.depth, answers.codes[alarms])
-        rows = np.zeros(len(answers.score), dtype=STREAM_ROW)
+        codes = np.where(scored.task < 0, len(self._model.tasks_), scored.task)
+        below = self._tasks.threshold[codes] - scored.score
+        is_normal = scored.score >= _lowest_confirmed(state)[codes]
+        likely = np.maximum(scored.rank_p, scored.p_value)
+        rows = np.zeros(len(codes), dtype=STREAM_ROW)
         rows["depth"] = np.nan_to_num(below / self._tasks.unit[codes])
-        rows["rank_p"] = rank_pvalues(self._model, answers.score, codes)
-        rows["depth_p"] = 1.0
-        rows["depth_p"][alarms] = resolved(depth_p)
-        is_known_normal = answers.score >= _lowest_confirmed(state)[codes]
-        rows["rank_p"] = np.where(
-            is_known_normal, np.maximum(rows["rank_p"], answers.p_value), rows["rank_p"]
-        )
-        rows["depth_p"][is_known_normal] = 1.0
-        rows["rank_p"][~block.counts] = 1.0
-        rows["depth_p"][~block.counts] = 1.0
-        rows["alarm"] = answers.alarm & block.counts
-        rows["leading"] = ""
-        rows["leading"][alarms] = block.leading
-        rows["reason"] = ""
-        rows["reason"][alarms] = [next(iter(reasons), "") for reasons in block.reasons]
+        rows["rank_p"] = np.where(is_normal, likely, scored.rank_p)
+        rows["depth_p"] = np.where(is_normal, 1.0, resolved(scored.depth_p))
+        rows["alarm"] = scored.alarm
+        rows["leading"] = scored.leading
+        rows["reason"] = [next(iter(reasons), "") for reasons in scored.reasons]
         return rows
 
     def _follow(
@@ -195,7 +172,7 @@ class IncidentFinder:
         )
 
     def _keep_incidents(
-        self, stretches: Sequence[Stretch], incidents: Sequence[StreamIncident]
+        self, stretches: Sequence[Stretch], incidents: Sequence[Incident]
     ) -> None:
         """Keep the incidents of some stretches instead of those that they had.
 
@@ -205,12 +182,10 @@ class IncidentFinder:
         stretch_numbers = [stretch.number for stretch in stretches]
         first_alarms = [incident.alarms[0] for incident in incidents]
         store.execute(
-            "DELETE FROM incident WHERE stretch IN (SELECT value FROM json_each(:stretches)) "
-            f"AND id NOT IN ({_IDS_OF_ROWS})",
-            {
-                "stretches": json.dumps(stretch_numbers),
-                "numbers": json.dumps(first_alarms),
-            },
+            "DELETE FROM incident WHERE stretch IN (SELECT value FROM json_each(?)) "
+            "AND id NOT IN (SELECT id FROM judged_row WHERE number IN "
+            "(SELECT value FROM json_each(?)))",
+            [json.dumps(stretch_numbers), json.dumps(first_alarms)],
         )
         when = "(SELECT coalesce(time, number - 1) FROM judged_row WHERE number = "
         store.execute_many(
@@ -228,15 +203,15 @@ class IncidentFinder:
             [
                 {
                     "first": incident.alarms[0],
-                    "stretch": incident.stretch,
-                    "task": incident.task,
-                    "column": incident.column,
+                    "stretch": stretches[incident.task].number,
+                    "task": stretches[incident.task].task,
+                    "column": ", ".join(incident.columns),
                     "alarms": len(incident.alarms),
                     "rows": incident.rows,
                     "last": incident.alarms[-1],
                     "by_chance": incident.by_chance,
                     "stands_out": incident.stands_out,
-                    "worst": incident.worst,
+                    "worst": incident.worst_row,
                     "reason": incident.reason,
                     "now": now_text(),
                 }
@@ -254,22 +229,22 @@ class IncidentFinder:
         )
 
 
-def incidents_of(
-    store: Store, most: int, first_alarms: Sequence[int] | None = None
-) -> list[Line]:
+def incidents_of(store: Store, *, since: int = 0, most: int = -1) -> list[Line]:
     """Incidents as dashboards see them, the least likely by chance first.
 
     Parameters
     ----------
     store : Store
+    since : int
+        Number of a row: only incidents that an alarm after it has joined.
     most : int
-    first_alarms : sequence of int or None
-        Numbers of rows: only incidents that begin with one of them.
+        -1: all.
     """
-    which = "" if first_alarms is None else f"WHERE id IN ({_IDS_OF_ROWS})"
     lines = store.query(
-        f"SELECT * FROM incidents {which} ORDER BY by_chance, id LIMIT :most",
-        numbers=json.dumps(list(first_alarms or ())),
+        "SELECT * FROM incidents WHERE EXISTS (SELECT 1 FROM judged_row WHERE "
+        "incident = incidents.id AND number > :since) "
+        "ORDER BY by_chance, id LIMIT :most",
+        since=since,
         most=most,
     )
     return [{**line, "stands_out": bool(line["stands_out"])} for line in lines]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
-from manyone._types import Codes, Labels, Mask
+from manyone._types import Array, Codes, Labels, Mask
 
 #: Rows that are remembered where there is no store.
 REMEMBERED = 100_000
@@ -107,3 +109,32 @@ class Memory:
         place = self._place[row_id]
         self.rows["weight"][place] = weight
         self.rows["answer"][place] = answer
+
+
+@dataclass(frozen=True, eq=False)
+class SavedRows:
+    """A memory as files have it: how many rows, their ids, and the fields of `ROW`."""
+
+    count: int
+    ids: list[Id]
+    task: NDArray[np.int32]
+    score: Array
+    p_value: Array
+    alarm: Mask
+    drift: Mask
+    weight: NDArray[np.float32]
+    answer: NDArray[np.int8]
+
+    @classmethod
+    def of(cls, memory: Memory) -> SavedRows:
+        """Of a memory."""
+        rows = memory.rows[: len(memory.ids)]
+        columns = {name: np.ascontiguousarray(rows[name]) for name in ROW.names or ()}
+        return cls(memory.count, memory.ids, **columns)
+
+    def memory(self) -> Memory:
+        """The memory that was saved."""
+        rows = np.zeros(len(self.ids), dtype=ROW)
+        for name in ROW.names or ():
+            rows[name] = getattr(self, name)
+        return Memory(self.count, self.ids, rows)

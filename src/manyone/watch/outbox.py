@@ -8,13 +8,14 @@ lets a message be sent again, under the same id.
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
-from manyone.alerts.notify import PATIENCE, Channel, Message, Outcome, Sender
+from manyone.alerts.notify import PATIENCE, Channel, Message, Sender
 from manyone.messages import label_text, plural
+from manyone.watch.database import sound
+from manyone.watch.monitor import Monitor
 from manyone.watch.store import Line, Store, as_text
 
 #: After so long nobody is told any more.
@@ -26,15 +27,12 @@ class Notice(NamedTuple):
 
     Attributes
     ----------
-    id : str
-        The same whenever it is found again.
     task : str
         Messages about a task keep a distance in time.
     content : dict
-        For the message, as JSON has it.
+        For the message, as JSON has it. Its ``id`` is the same whenever it is found again.
     """
 
-    id: str
     task: str
     content: dict[str, object]
 
@@ -47,39 +45,54 @@ class Unsent(NamedTuple):
     problem: str
 
 
-class Outbox:
-    """The messages of a store, inside its transaction."""
+class Messenger:
+    """The messages of a store: written inside its transactions, sent between them.
 
-    def __init__(self, store: Store) -> None:
+    Parameters
+    ----------
+    store : Store
+    channel : Channel or None
+        None: messages are written, and another command sends them.
+    cool_down : timedelta
+        Between messages about one task.
+    """
+
+    def __init__(
+        self, store: Store, channel: Channel | None, cool_down: timedelta
+    ) -> None:
         self._store = store
+        self._sender = None if channel is None else Sender(channel)
+        self._cool_down = cool_down
+        self._found: list[Notice] = []
 
-    def announce(self, notices: Iterable[Notice], cool_down: timedelta) -> None:
+    def announce(self, notices: Iterable[Notice]) -> None:
+        """Tell of something that was found in this transaction."""
+        self._found += notices
+
+    def _write(self) -> None:
         """Make a message of every notice that is new.
 
-        Where the last message about a task is younger than `cool_down`, further ones
-        wait until it is not.
+        Where the last message about a task is younger than the cool-down, further ones
+        wait until it is not. Those of one transaction are sent together.
         """
         by_task: dict[str, list[Notice]] = {}
-        for notice in notices:
-            if not self._is_announced(notice.id):
-                by_task.setdefault(notice.task, []).append(notice)
+        for notice in self._found:
+            by_task.setdefault(notice.task, []).append(notice)
+        self._found = []
         now = datetime.now(UTC)
-        for task, new in by_task.items():
-            due = as_text(self._due(task, cool_down, now))
+        for task, of_task in by_task.items():
+            due = as_text(self._due(task, now))
+            contents = [n.content | {"state": self._store.path.name} for n in of_task]
             self._store.execute_many(
                 "INSERT OR IGNORE INTO message (id, task, content, made, due) "
                 "VALUES (?, ?, ?, ?, ?)",
                 [
-                    (notice.id, task, json.dumps(notice.content), as_text(now), due)
-                    for notice in new
+                    (content["id"], task, json.dumps(content), as_text(now), due)
+                    for content in contents
                 ],
             )
 
-    def _is_announced(self, notice_id: str) -> bool:
-        found = self._store.execute("SELECT 1 FROM message WHERE id = ?", (notice_id,))
-        return found.fetchone() is not None
-
-    def _due(self, task: str, cool_down: timedelta, now: datetime) -> datetime:
+    def _due(self, task: str, now: datetime) -> datetime:
         """When the next message about a task may be sent."""
         (last,) = self._store.execute(
             "SELECT max(due) FROM message WHERE task = ?", (task,)
@@ -87,9 +100,25 @@ class Outbox:
         if last is None:
             return now
         before = datetime.fromisoformat(last)
-        return before if before > now else max(now, before + cool_down)
+        return before if before > now else max(now, before + self._cool_down)
 
-    def withdraw(self) -> None:
+    def commit(self, monitor: Monitor | None) -> None:
+        """Commit the store with the messages so far, and send those that are due."""
+        self._write()
+        self._note_outcomes()
+        self._withdraw()
+        self._store.commit(monitor)
+        if self._sender is not None:
+            self._sender.offer(self._waiting())
+
+    def finish(self, seconds: float = PATIENCE) -> None:
+        """Wait for what is on its way, see `Sender.finish`, and commit what became of it."""
+        if self._sender is not None:
+            self._sender.finish(seconds)
+            self._note_outcomes()
+        self._store.commit(None)
+
+    def _withdraw(self) -> None:
         """Take back messages that wait for their time and have become needless.
 
         Somebody has answered the incident, or its alarms have joined another one.
@@ -102,7 +131,7 @@ class Outbox:
             (as_text(datetime.now(UTC)),),
         )
 
-    def due(self) -> list[Message]:
+    def _waiting(self) -> list[Message]:
         """Messages that are to be sent now, the oldest first."""
         now = datetime.now(UTC)
         cursor = self._store.execute(
@@ -110,95 +139,44 @@ class Outbox:
             "AND due <= ? AND made >= ? ORDER BY number",
             (as_text(now), as_text(now - GIVE_UP)),
         )
-        try:
+        with sound(self._store.path):
             return [Message(number, json.loads(content)) for number, content in cursor]
-        except ValueError as error:
-            raise sqlite3.DatabaseError("a message is no JSON") from error
 
-    def note(self, outcomes: Iterable[Outcome]) -> None:
+    def _note_outcomes(self) -> None:
         """Keep how tries have ended."""
+        if self._sender is None:
+            return
         now = as_text(datetime.now(UTC))
         self._store.execute_many(
             "UPDATE message SET tries = tries + 1, problem = ?, "
             "sent = coalesce(sent, ?) WHERE number = ?",
             [
                 (outcome.problem, None if outcome.problem else now, outcome.number)
-                for outcome in outcomes
+                for outcome in self._sender.outcomes()
             ],
         )
 
-    def unsent(self) -> Unsent:
-        """What has been tried and not been delivered."""
-        oldest = as_text(datetime.now(UTC) - GIVE_UP)
-        tried = "FROM message WHERE sent IS NULL AND tries > 0"
-        waiting, given_up = self._store.execute(
-            f"SELECT count(*) FILTER (WHERE made >= :oldest), "
-            f"count(*) FILTER (WHERE made < :oldest) {tried}",
-            {"oldest": oldest},
-        ).fetchone()
-        last = self._store.execute(
-            f"SELECT problem {tried} ORDER BY number DESC LIMIT 1"
-        ).fetchone()
-        return Unsent(waiting, given_up, "" if last is None else str(last[0]))
 
-
-class Messenger:
-    """Makes messages of what is found, and sends them between transactions.
-
-    Parameters
-    ----------
-    outbox : Outbox
-    channel : Channel or None
-        None: messages are written, and another command sends them.
-    cool_down : timedelta
-        Between messages about one task.
-    source : str
-        Name of the store, for receivers of several.
-    """
-
-    def __init__(
-        self, outbox: Outbox, channel: Channel | None, cool_down: timedelta, source: str
-    ) -> None:
-        self._outbox = outbox
-        self._sender = None if channel is None else Sender(channel)
-        self._cool_down = cool_down
-        self._source = source
-        self._found: list[Notice] = []
-
-    def announce(self, notices: Iterable[Notice]) -> None:
-        """Tell of something that was found in this transaction."""
-        for notice in notices:
-            content = notice.content | {"state": self._source}
-            self._found.append(notice._replace(content=content))
-
-    def before_commit(self) -> None:
-        """Write messages, and how tries have ended."""
-        self._outbox.announce(self._found, self._cool_down)
-        self._found = []
-        if self._sender is not None:
-            self._outbox.note(self._sender.outcomes())
-        self._outbox.withdraw()
-
-    def after_commit(self) -> None:
-        """Send what is due."""
-        if self._sender is not None:
-            self._sender.offer(self._outbox.due())
-
-    def finish(self, seconds: float = PATIENCE) -> None:
-        """Wait for what is on its way; see `Sender.finish`."""
-        if self._sender is not None:
-            self._sender.finish(seconds)
-            self._outbox.note(self._sender.outcomes())
+def unsent_messages(store: Store) -> Unsent:
+    """What has been tried and not been delivered."""
+    oldest = as_text(datetime.now(UTC) - GIVE_UP)
+    tried = "FROM message WHERE sent IS NULL AND tries > 0"
+    waiting, given_up = store.execute(
+        f"SELECT count(*) FILTER (WHERE made >= :oldest), "
+        f"count(*) FILTER (WHERE made < :oldest) {tried}",
+        {"oldest": oldest},
+    ).fetchone()
+    last = store.execute(
+        f"SELECT problem {tried} ORDER BY number DESC LIMIT 1"
+    ).fetchone()
+    return Unsent(waiting, given_up, "" if last is None else str(last[0]))
 
 
 def deliver(store: Store, channel: Channel) -> None:
     """Send what waits in a store."""
-    messenger = Messenger(Outbox(store), channel, timedelta(0), store.path.name)
-    messenger.before_commit()
-    store.commit(None)
-    messenger.after_commit()
+    messenger = Messenger(store, channel, timedelta(0))
+    messenger.commit(None)
     messenger.finish()
-    store.commit(None)
 
 
 def incident_notice(incident: Line) -> Notice:
@@ -216,7 +194,7 @@ def incident_notice(incident: Line) -> Notice:
         "text": f"{task}: {alarms}, {times}: {reason}",
         **{name: incident[name] for name in (*told, "worst_row", "reason")},
     }
-    return Notice(incident["id"], task, content)
+    return Notice(task, content)
 
 
 def drift_notice(task: str, since: str, rows: int) -> Notice:
@@ -234,4 +212,4 @@ def silent_notice(task: str, latest: str) -> Notice:
 def _task_notice(kind: str, task: str, begin: str, text: str, moment: str) -> Notice:
     notice_id = f"{kind} {task} {moment}"
     content = {"id": notice_id, "kind": kind, "text": text, "task": task}
-    return Notice(notice_id, task, {**content, "begin": begin})
+    return Notice(task, {**content, "begin": begin})

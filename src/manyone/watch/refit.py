@@ -30,7 +30,7 @@ from manyone._types import Array, Mask
 from manyone.alerts.evidence import STANDS_OUT
 from manyone.messages import plural, shortlist
 from manyone.tables.frames import names_of
-from manyone.tables.incidents import findings_of, scored_block
+from manyone.tables.incidents import findings_of, scored_rows
 from manyone.tables.inputs import names_of_columns, table_of_records
 from manyone.watch.memory import FAULT, NORMAL
 from manyone.watch.store import Line, Store, is_number
@@ -229,7 +229,7 @@ def _judged(
     normal = np.flatnonzero(shadow & rows.is_normal).tolist()
     compared = frame[normal]
     answers = challenger._answer(compared, None, "pooled")
-    findings = findings_of(challenger, [scored_block(challenger, compared, answers)])
+    findings = findings_of(challenger, [scored_rows(challenger, compared, answers)])
     before = champion._answer(frame_before[normal], None, "pooled").alarm
     more = int(np.count_nonzero(answers.alarm & ~before))
     fewer = int(np.count_nonzero(before & ~answers.alarm))

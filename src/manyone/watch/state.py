@@ -2,31 +2,34 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Self, cast
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
-import manyone.model_files  # noqa: F401 - registers what states hold
+import manyone.model_files  # noqa: F401 - registers what states hold, too
 from manyone._types import Array, Codes, Mask
 from manyone.calibration import Calibration
 from manyone.data.groups import looks_ahead
 from manyone.estimators.base import OneClassEstimator
 from manyone.files import archive, write_atomically
 from manyone.files.errors import ModelFileError
+from manyone.files.registry import register
+from manyone.files.shapes import Sizes
 from manyone.tables import TableModel
 from manyone.tables.past import TablePast
 from manyone.watch.drift import BETS, LONGEST, first_neighbours, fresh_shares
 from manyone.watch.memory import (
     NORMAL,
     REMEMBERED,
-    ROW,
     UNANSWERED,
     Id,
     Memory,
     RowMemory,
+    SavedRows,
 )
 from manyone.watch.model import (
     WatchedModel,
@@ -218,7 +221,7 @@ class MonitorState:
         write_atomically(Path(path), state_to_bytes(self))
 
     @classmethod
-    def load(cls, path: str | Path) -> Self:
+    def load(cls, path: str | Path) -> MonitorState:
         """Read from a file.
 
         Raises
@@ -232,7 +235,7 @@ class MonitorState:
                 f"{path} is a store of manyone watch, not a state saved by Monitor. "
                 "Name another file."
             )
-        return cls(**state_from_bytes(content, str(path)))
+        return state_from_bytes(content, str(path))
 
 
 def check_drift_level(drift_level: float) -> None:
@@ -266,76 +269,16 @@ def _without_second_bet(
 # -------------------------------------------------------------------------------- as bytes
 
 
-class _Shape(NamedTuple):
-    """What an array of a state has to be; the first side is the number of tasks."""
-
-    dtype: DTypeLike
-    sides: tuple[int, ...] = ()
-    lowest: float = -np.inf
-    highest: float = np.inf
-    gaps: bool = False  # whether NaN may stand in it
-
-
-_COUNT = _Shape(np.intp, lowest=0)
-_SHAPES = {
-    "anchor": _Shape(np.float64, (WINDOW,), gaps=True),
-    "opening": _Shape(np.float64, (WINDOW,), gaps=True),
-    "window": _Shape(np.float64, (WINDOW,), gaps=True),
-    "confirmed": _Shape(np.bool_, (WINDOW,)),
-    "low": _Shape(np.float64),
-    "high": _Shape(np.float64),
-    # A level below 0 is a debt: so many alarms were raised that it has to pay back.
-    "level": _Shape(np.float64, lowest=-1e6, highest=1),
-    "run": _Shape(np.float64, lowest=0, highest=1),
-    "head": _Shape(np.intp, lowest=0, highest=WINDOW - 1),
-    "rows": _COUNT,
-    "alarms": _COUNT,
-    "answers": _Shape(np.float64, (2,), lowest=0, highest=1e15),
-    "counts": _Shape(np.intp, lowest=0, highest=LONGEST),
-    "log_wealth": _Shape(np.float64, (2,), highest=1e15),
-    "shares": _Shape(np.float64, (2, BETS), lowest=0, highest=1),
-    "neighbours": _Shape(np.float64, (2,), lowest=-1e15, highest=1e15),
-    "mark": _Shape(np.float64, lowest=-10, highest=10),
-    "most": _Shape(np.float64),
-    "least": _Shape(np.float64),
-    "since": _COUNT,
-    "flagged": _Shape(np.intp, lowest=-1),
-    "since_time": _Shape(_TIME),
-    "flagged_time": _Shape(_TIME),
-    "trained": _Shape(np.float64, lowest=0, highest=1e15),
-    "learned": _Shape(np.float64, lowest=0, highest=1e15),
-}
-# What is saved of each row that is remembered.
-_ROW_FIELDS = {
-    "task": _Shape(np.int32, lowest=-1),
-    "score": _Shape(np.float64),
-    "p_value": _Shape(np.float64, lowest=0, highest=1),
-    "alarm": _Shape(np.bool_),
-    "drift": _Shape(np.bool_),
-    "weight": _Shape(np.float32, lowest=0, highest=1),
-    "answer": _Shape(np.int8, lowest=UNANSWERED, highest=NORMAL),
-}
-
-
 def state_to_bytes(state: MonitorState) -> bytes:
     """The state as bytes; rows of a memory that is elsewhere stay there."""
     memory = state.memory if isinstance(state.memory, Memory) else Memory()
-    rows = memory.rows[: len(memory.ids)]
-    content = {
-        each.name: getattr(state, each.name)
-        for each in fields(state)
-        if each.name != "memory"
-    }
-    content["memory"] = {
-        "count": memory.count,
-        "ids": memory.ids,
-        "rows": {name: np.ascontiguousarray(rows[name]) for name in _ROW_FIELDS},
-    }
-    return archive.dumps(_KIND, content)
+    # Files hold no memory, but what it is made of.
+    saved_rows = cast("RowMemory", SavedRows.of(memory))
+    return archive.dumps(_KIND, replace(state, memory=saved_rows))
 
 
-def state_from_bytes(content: bytes, name: str) -> dict[str, Any]:
-    """Fields of a state from its bytes, each of them checked.
+def state_from_bytes(content: bytes, name: str) -> MonitorState:
+    """A state from its bytes, every field of which is checked.
 
     Parameters
     ----------
@@ -354,93 +297,93 @@ def state_from_bytes(content: bytes, name: str) -> dict[str, Any]:
             "Start a new one under another name."
         )
     try:
-        saved = archive.loads(content, _KIND)
+        state = archive.loads(content, _KIND)
     except ModelFileError as error:
         raise ValueError(str(error).replace("This state", name, 1)) from error
-    try:
-        return _checked_fields(saved)
-    except (ValueError, TypeError, KeyError) as error:
-        why = " ".join(str(error).split())
-        raise ValueError(
-            f"{name} is damaged or was made by somebody else: {why}. Use a copy of it."
-        ) from error
+    if not isinstance(state, MonitorState) or not isinstance(state.memory, SavedRows):
+        raise ValueError(f"{name} does not hold what a state holds. Use a copy of it.")
+    state.memory = state.memory.memory()
+    return state
 
 
-def _checked_fields(saved: object) -> dict[str, Any]:
-    """Fields of a state, after every one has been checked."""
-    if type(saved) is not dict or {*saved} != {
-        each.name for each in fields(MonitorState)
-    }:
-        raise ValueError("it does not hold what a state holds")
-    if type(saved["level"]) is not np.ndarray:
-        raise ValueError("it has no levels")
-    n_tasks = len(saved["level"])
-    for name, shape in _SHAPES.items():
-        _check_array(name, saved[name], shape, (n_tasks, *shape.sides))
-    _check_array("fleet_flagged", saved["fleet_flagged"], _SHAPES["flagged"], (1,))
-    _check_history(saved["history"], saved["counts"], n_tasks)
-    if not np.allclose(saved["shares"].sum(axis=2), 1.0):
-        raise ValueError("shares do not sum to 1")
-    if not np.all(saved["neighbours"][:, 1] >= 1):
-        raise ValueError("neighbours has numbers of pairs below 1")
-    _check_plain(saved)
-    _check_past(saved["past"], n_tasks)
-    return {**saved, "memory": _checked_memory(saved["memory"], n_tasks)}
+# Lowest and highest numbers; NaN is out of every range.
+_ANY = (-np.inf, np.inf)
+_SHARE = (0.0, 1.0)
+_COUNT = (0, np.inf)
+_FINITE = (-1e15, 1e15)
+_RANGES = {
+    "low": _ANY,
+    "high": _ANY,
+    # A level below 0 is a debt: so many alarms were raised that it has to pay back.
+    "level": (-1e6, 1.0),
+    "run": _SHARE,
+    "head": (0, WINDOW - 1),
+    "rows": _COUNT,
+    "alarms": _COUNT,
+    "answers": (0.0, 1e15),
+    "counts": (0, LONGEST),
+    "log_wealth": (-np.inf, 1e15),
+    "shares": _SHARE,
+    "neighbours": _FINITE,
+    "mark": (-10.0, 10.0),
+    "most": _ANY,
+    "least": _ANY,
+    "since": _COUNT,
+    "flagged": (-1, np.inf),
+    "trained": (0.0, 1e15),
+    "learned": (0.0, 1e15),
+    "fleet_flagged": (-1, np.inf),
+}
+_RANGES_OF_ROWS = {
+    "score": _ANY,
+    "p_value": _SHARE,
+    "weight": _SHARE,
+    "answer": (UNANSWERED, NORMAL),
+}
+_SHAPES = {
+    **dict.fromkeys(_RANGES, "T"),
+    **dict.fromkeys(("anchor", "opening", "window", "confirmed"), f"T {WINDOW}"),
+    **dict.fromkeys(("answers", "log_wealth", "neighbours"), "T 2"),
+    **dict.fromkeys(("since_time", "flagged_time"), "T"),
+    "shares": f"T 2 {BETS}",
+    "history": "T h",
+    "fleet_flagged": "1",
+    "past": "T=E",
+}
 
 
-def _check_array(
-    name: str, values: object, wanted: _Shape, shape: tuple[int, ...]
-) -> None:
-    if type(values) is not np.ndarray:
-        raise ValueError(f"{name} is no array")
-    if values.dtype != np.dtype(wanted.dtype) or values.shape != shape:
-        raise ValueError(f"{name} is {values.dtype} {values.shape}, not {shape}")
-    if values.dtype.kind in "bU":
-        return
-    if not wanted.gaps and np.isnan(values).any():
-        raise ValueError(f"{name} has gaps")
-    if np.any((values < wanted.lowest) | (values > wanted.highest)):
-        raise ValueError(f"{name} is out of range")
+def _check_ranges(value: object, ranges: Mapping[str, tuple[float, float]]) -> None:
+    for name, (lowest, highest) in ranges.items():
+        numbers = getattr(value, name)
+        if not np.all((numbers >= lowest) & (numbers <= highest)):
+            raise ModelFileError(f"{name} is out of range")
 
 
-def _check_history(history: Any, counts: Codes, n_tasks: int) -> None:
-    if type(history) is not np.ndarray:
-        raise ValueError("history is no array")
-    width = history.shape[1] if history.ndim == 2 else 0
-    if not 0 < width <= LONGEST or counts.max(initial=0) > width:
-        raise ValueError(f"history is {history.shape}")
-    _check_array("history", history, _Shape(np.float32, gaps=True), (n_tasks, width))
+def _check_rows(saved: SavedRows, sizes: Sizes) -> None:
+    _check_ranges(saved, _RANGES_OF_ROWS)
+    if not len(saved.ids) == sizes["m"] == min(saved.count, REMEMBERED):
+        raise ModelFileError("memory has fewer rows than it counts")
+    if len({*saved.ids}) < len(saved.ids):
+        raise ModelFileError("memory has ids twice")
 
 
-def _check_past(past: object, n_tasks: int) -> None:
-    if past is not None and not isinstance(past, TablePast):
-        raise ValueError("past is of another type")
-    if past is not None and len(past.tasks) != n_tasks:
-        raise ValueError(f"past is that of {len(past.tasks)} tasks, not {n_tasks}")
+def _check_state(state: MonitorState, sizes: Sizes) -> None:
+    _check_ranges(state, _RANGES)
+    if not (0 < state.rate < 1 and 0 < state.drift_level < 1):
+        raise ModelFileError("rate or drift_level is out of range")
+    if not state.counts.max(initial=0) <= sizes["h"] <= LONGEST or not sizes["h"]:
+        raise ModelFileError(f"history is {state.history.shape}")
+    if not np.allclose(state.shares.sum(axis=2), 1.0):
+        raise ModelFileError("shares do not sum to 1")
+    if not np.all(state.neighbours[:, 1] >= 1):
+        raise ModelFileError("neighbours has numbers of pairs below 1")
+    if isinstance(state.memory, SavedRows):
+        _check_ranges(state.memory, {"task": (-1, sizes["T"] - 1)})
 
 
-def _check_plain(plain: dict[str, Any]) -> None:
-    if type(plain["fingerprint"]) is not str or type(plain["seed"]) is not int:
-        raise ValueError("fingerprint or seed is of another type")
-    for name in ("rate", "drift_level"):
-        if type(plain[name]) is not float or not 0 < plain[name] < 1:
-            raise ValueError(f"{name} is {plain[name]!r}")
-
-
-def _checked_memory(saved: dict[str, Any], n_tasks: int) -> Memory:
-    """The rows that were remembered, after each has been checked."""
-    count = saved["count"]
-    ids = saved["ids"]
-    if type(count) is not int or type(ids) is not list:
-        raise ValueError("memory has no ids")
-    if len(ids) != min(count, REMEMBERED):
-        raise ValueError("memory has fewer rows than it counts")
-    if not {type(row_id) for row_id in ids} <= {int, str} or len({*ids}) < len(ids):
-        raise ValueError("memory has ids twice, or ids that are none")
-    rows = np.zeros(len(ids), dtype=ROW)
-    for name, shape in _ROW_FIELDS.items():
-        highest = n_tasks - 1 if name == "task" else shape.highest
-        values = saved["rows"][name]
-        _check_array(name, values, shape._replace(highest=highest), (len(ids),))
-        rows[name] = values
-    return Memory(count, ids, rows)
+register(
+    SavedRows,
+    dict.fromkeys((each.name for each in fields(SavedRows)[2:]), "m"),
+    check=_check_rows,
+)
+register(MonitorState, _SHAPES, hints={"memory": SavedRows}, check=_check_state)

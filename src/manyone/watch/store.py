@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from manyone._types import Array, Mask
+from manyone._types import Mask
 from manyone.alerts.metrics import Metric
 from manyone.data.groups import MISSING
 from manyone.tablefiles.tail import Consumed
@@ -38,7 +38,7 @@ from manyone.watch.database import (
     sound,
     with_remedies,
 )
-from manyone.watch.memory import ROW, Id, JudgedRows, Memory
+from manyone.watch.memory import ROW, Id, JudgedRows
 from manyone.watch.model import WatchedModel, estimator_of
 from manyone.watch.monitor import Monitor
 from manyone.watch.state import MonitorState, state_from_bytes, state_to_bytes
@@ -59,45 +59,6 @@ class ReadFile:
 
     number: int
     consumed: Consumed
-
-
-@dataclass(frozen=True, eq=False)
-class RowDetails:
-    """What a store keeps of new rows beside what the monitor said; one value for each row.
-
-    Parameters
-    ----------
-    file : int
-        Number of the file that they come from.
-    file_row : list of int
-        Their numbers in it.
-    task : list of str or None
-    time : list of str or None
-        As the table has it.
-    moment : ndarray of shape (n,)
-        The time as a number, NaN where there is none.
-    basis : list of str
-    alarm : ndarray of bool of shape (n,)
-        Alarms that are left of those of the monitor.
-    muted : list of str or None
-        Why an alarm is muted.
-    kept, reasons : list of str or None
-        In JSON.
-    values : list of str or None
-        All columns in JSON; None where they are not kept.
-    """
-
-    file: int
-    file_row: list[int]
-    task: list[str | None]
-    time: list[str | None]
-    moment: Array
-    basis: list[str]
-    alarm: Mask
-    muted: list[str | None]
-    kept: list[str | None]
-    reasons: list[str | None]
-    values: list[str] | None
 
 
 class Totals(NamedTuple):
@@ -204,8 +165,7 @@ class Store:
     def commit(self, monitor: Monitor | None) -> None:
         """Save all since the last commit, the monitor too if one is given, and go on."""
         if monitor is not None:
-            # The rows that the monitor remembers are in the store already.
-            self._save(replace(monitor.state, memory=Memory()))
+            self._save(monitor.state)
         self.execute("COMMIT")
         self._saved = True
         self._version = self._data_version()
@@ -293,7 +253,7 @@ class Store:
             return None
         if not isinstance(saved[0], bytes):
             raise ValueError("its state is of another type. Use a copy of it.")
-        return MonitorState(**state_from_bytes(saved[0], "its state"))
+        return state_from_bytes(saved[0], "its state")
 
     def start_again(self, model: TableModel, past: TablePast | None = None) -> None:
         """Go on with another model: levels and drift start anew, all else stays.
@@ -371,8 +331,21 @@ class Store:
         (last,) = self.execute("SELECT max(number) FROM judged_row").fetchone()
         return last or 0
 
-    def add_rows(self, monitor: Monitor, details: RowDetails) -> range:
+    def add_rows(
+        self,
+        monitor: Monitor,
+        columns: Mapping[str, Sequence[object]],
+        values: Sequence[str] | None,
+    ) -> range:
         """Write the rows that the monitor has just judged, and their tasks.
+
+        Parameters
+        ----------
+        monitor : Monitor
+        columns : dict of str to sequence
+            What the table ``judged_row`` has of each row beside what the monitor said.
+        values : sequence of str or None
+            All columns of the rows in JSON; None where they are not kept.
 
         Returns
         -------
@@ -385,35 +358,24 @@ class Store:
         first = self.last_row + 1
         numbers = range(first, first + len(ids))
         seen = [now_text()] * len(ids)
-        columns = {
+        of_monitor = ("score", "p_value", "drift", "weight", "answer")
+        whole = {
             "number": numbers,
             "id": ids,
-            "file": [details.file] * len(ids),
-            "file_row": details.file_row,
-            "task": details.task,
-            "time": details.time,
-            "moment": [none_of_nan(moment) for moment in details.moment.tolist()],
-            "alarm": details.alarm.tolist(),
-            "raised": judged["alarm"].tolist(),
-            "muted": details.muted,
-            "basis": details.basis,
-            "kept": details.kept,
-            "reasons": details.reasons,
             "seen": seen,
-            **{
-                name: judged[name].tolist()
-                for name in ("score", "p_value", "drift", "weight", "answer")
-            },
+            "raised": judged["alarm"].tolist(),
+            **{name: judged[name].tolist() for name in of_monitor},
+            **columns,
         }
         self.execute_many(
-            f"INSERT INTO judged_row ({', '.join(columns)}) "
-            f"VALUES ({', '.join('?' * len(columns))})",
-            zip(*columns.values(), strict=True),
+            f"INSERT INTO judged_row ({', '.join(whole)}) "
+            f"VALUES ({', '.join('?' * len(whole))})",
+            zip(*whole.values(), strict=True),
         )
-        if details.values is not None:
+        if values is not None:
             self.execute_many(
                 "INSERT INTO row_values VALUES (?, ?, ?)",
-                zip(numbers, details.values, seen, strict=True),
+                zip(numbers, values, seen, strict=True),
             )
         self._count_tasks(first)
         memory.add([], judged[:0])

@@ -13,14 +13,13 @@ without faults shows an incident that stands out at most once while each task se
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 
 from manyone._types import Codes, Labels
-from manyone.alerts.evidence import STANDS_OUT
 from manyone.alerts.incidents import Incident, Past, find_incidents
 from manyone.alerts.values import Rows, Tasks
 
@@ -68,39 +67,6 @@ class Stretch:
         return int(self.rows["number"][0])
 
 
-@dataclass(frozen=True)
-class StreamIncident:
-    """An incident of a stream; rows by their numbers in it.
-
-    Attributes
-    ----------
-    stretch : int
-        Number of its stretch.
-    task, column : str
-    alarms : tuple of int
-        In the order of time.
-    rows : int
-        Of the task, among which chance has to explain it.
-    by_chance : float
-    worst : int
-    reason : str
-    """
-
-    stretch: int
-    task: str
-    column: str
-    alarms: tuple[int, ...]
-    rows: int
-    by_chance: float
-    worst: int
-    reason: str
-
-    @property
-    def stands_out(self) -> bool:
-        """Whether chance does not explain it."""
-        return self.by_chance < STANDS_OUT
-
-
 def starts_of(places: Codes, calm: float) -> list[int]:
     """Which alarms, given by their places in their task, begin a stretch."""
     starts = [0]
@@ -112,7 +78,7 @@ def starts_of(places: Codes, calm: float) -> list[int]:
 
 def find_in_stretches(
     tasks: Tasks, stretches: Sequence[Stretch], rate: float
-) -> list[StreamIncident]:
+) -> list[Incident]:
     """Incidents within stretches, most telling first.
 
     Parameters
@@ -122,6 +88,12 @@ def find_in_stretches(
     stretches : sequence of Stretch
     rate : float
         Promised share of alarms among normal rows.
+
+    Returns
+    -------
+    list of Incident
+        `task` is the place of the stretch. `alarms` are the numbers of the rows in the
+        stream, in their order, and `worst_row` is one of them.
     """
     if len(stretches) == 0:
         return []
@@ -148,22 +120,10 @@ def find_in_stretches(
         notes=("",) * len(rows),
         time=rows["place"].astype(np.float64),
     )
-    found = find_incidents(chosen, table, rate, past)
-    return [*_as_stream(found, stretches, rows)]
-
-
-def _as_stream(
-    found: Iterable[Incident], stretches: Sequence[Stretch], rows: StreamRows
-) -> Iterator[StreamIncident]:
-    for incident in found:
-        stretch = stretches[incident.task]
-        yield StreamIncident(
-            stretch=stretch.number,
-            task=stretch.task,
-            column=", ".join(incident.columns),
-            alarms=tuple(np.sort(rows["number"][list(incident.alarms)]).tolist()),
-            rows=incident.rows,
-            by_chance=incident.by_chance,
-            worst=int(incident.worst_row),
-            reason=incident.reason,
+    return [
+        replace(
+            incident,
+            alarms=tuple(np.sort(rows["number"][[*incident.alarms]]).tolist()),
         )
+        for incident in find_incidents(chosen, table, rate, past)
+    ]
