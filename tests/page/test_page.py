@@ -5,9 +5,8 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
-from markupsafe import Markup
 
-from manyone.page.html import THEMES, Cell, Page, Row, Section, Table, render
+from manyone.page.html import THEMES, Cell, Row, Table, templates
 from pages import assert_loads_nothing_from_elsewhere
 
 
@@ -28,14 +27,28 @@ def made_up():
             )
         ),
     )
-    return Page(
-        "A page <of> values",
-        Markup("Made by <b>{}</b>").format("<me>"),
-        (
-            Section("short", "In short", ("Plain <text>.", Markup("<pre>a\n b</pre>"))),
-            Section("numbers", "The numbers", (table,), "Numbers"),
-        ),
-    )
+    return {
+        "title": "A page <of> values",
+        "who": "<me>",
+        "text": "Plain <text>.",
+        "table": table,
+    }
+
+
+TEMPLATE = """{% extends "page.html" %}{% from "macros.html" import show_table %}
+{% block title %}{{ title }}{% endblock %}
+{% block intro %}Made by <b>{{ who }}</b>{% endblock %}
+{% block nav %}<a href="#short">In short</a><a href="#numbers">Numbers</a>{% endblock %}
+{% block main %}
+<section id="short"><h2>In short</h2><p>{{ text }}</p>
+<pre>a
+ b</pre></section>
+<section id="numbers"><h2>The numbers</h2>{{ show_table(table) }}</section>
+{% endblock %}"""
+
+
+def render(values):
+    return templates("manyone.page").from_string(TEMPLATE).render(values).lstrip()
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +123,8 @@ def test_same_values_give_the_same_page(page):
 
 
 def test_a_page_of_words_is_small():
-    text = render(Page("Small", "", (Section("a", "A", ("Only words.",)),)))
+    template = '{% extends "page.html" %}{% block main %}Only words.{% endblock %}'
+    text = templates("manyone.page").from_string(template).render()
     assert "Only words." in text and len(text) < 20_000
 
 

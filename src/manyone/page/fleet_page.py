@@ -10,8 +10,8 @@ import numpy as np
 
 from manyone._types import Array
 from manyone.alerts.incidents import Findings
-from manyone.page.fleet import FleetReport, Summary, task_map, time_line
-from manyone.page.html import Page, Section, render, sentence, templates
+from manyone.page.fleet import Bin, FleetReport, Summary, task_map, time_line
+from manyone.page.html import packed_json, templates
 
 _STATIC = 12  # lines of a list without script
 #: Rows that a page holds at most, alarms and the lowest p-values first.
@@ -33,56 +33,30 @@ def fleet_page(report: FleetReport) -> str:
         Readable without script. With it, lists of any length are searched and sorted,
         and a task opens on a click.
     """
-    macros: Any = templates("manyone.page").get_template("fleet.html").module
-    if report.findings is None:
-        title = sentence("manyone.page", "fleet.html", "model_headline", report)
-        sections = [Section("model", "The model", (macros.model(report),))]
-        worst = np.arange(len(report.tasks.names))[:_STATIC]
-    else:
-        summary = Summary.of(report.findings, report.rate)
-        title = sentence("manyone.page", "fleet.html", "headline", summary)
-        sections = _table_sections(macros, report, report.findings, summary)
-        alarms = report.findings.counts[1]
-        worst = np.lexsort((-alarms, report.findings.by_chance))[:_STATIC]
-    lines = macros.tasks(worst.tolist(), report)
-    sections.append(Section("tasks", "Tasks", (lines,)))
-    if report.findings is not None:
-        rows = macros.rows(report.findings, MOST_ROWS)
-        sections.append(Section("rows", "Rows", (rows,)))
+    findings = report.findings
+    summary = None
+    bins: list[Bin] = []
+    worst = np.arange(len(report.tasks.names))
+    if findings is not None:
+        summary = Summary.of(findings, report.rate)
+        worst = np.lexsort((-findings.counts[1], findings.by_chance))
+        if findings.rows.time is not None:
+            bins = time_line(findings, report.drift)
+    square = None
     if report.relations is not None and len(report.relations.weight):
         square = task_map(report.relations, report.tasks.names)
-        shown = macros.relations(square, report)
-        sections.append(Section("related", "Related tasks", (shown,)))
-    for name, introduction, table in report.tables:
-        place = name.split()[0].lower()
-        sections.append(Section(place, name, (introduction, table)))
-    steps = macros.next_steps(report.advice())
-    sections.append(Section("next", "What to do next", (steps,)))
-    intro = macros.intro(report)
-    return render(Page(title, intro, tuple(sections), "fleet", embedded(report)))
-
-
-def _table_sections(
-    macros: Any, report: FleetReport, findings: Findings, summary: Summary
-) -> list[Section]:
-    """The alarms of a table, and its incidents."""
-    over_time = ""
-    if findings.rows.time is not None:
-        bins = time_line(findings, report.drift)
-        over_time = macros.over_time(bins, report)
-    alarms = (
-        macros.alarms(summary, report),
-        over_time,
-        macros.gaps(report.gaps),
-        macros.silent(report.silent),
-        macros.remarks(report.remarks),
+    template = templates("manyone.page").get_template("fleet_page.html")
+    text = template.render(
+        report=report,
+        summary=summary,
+        bins=bins,
+        worst=worst.tolist(),
+        square=square,
+        lines=_STATIC,
+        most_rows=MOST_ROWS,
+        data=packed_json(embedded(report)),
     )
-    first = findings.incidents[:_STATIC]
-    lines = macros.incidents(first, findings, len(findings.incidents))
-    return [
-        Section("alarms", "Alarms", alarms),
-        Section("incidents", "Incidents", (lines,)),
-    ]
+    return text.lstrip()
 
 
 def embedded(report: FleetReport) -> dict[str, Any]:
