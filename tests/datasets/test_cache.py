@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import xlsxwriter
 
 from manyone import datasets
 from manyone.datasets import DatasetNotFoundError, _cache, _images
@@ -328,30 +329,16 @@ def test_mnist_from_idx_files(monkeypatch, web, tmp_path):
 
 
 def workbook(header, rows):
-    """A workbook as spreadsheets write it: shared strings, and cells left out where blank."""
-    strings = "".join(f"<si><t>{text}</t></si>" for text in header)
-
-    def letters(column):
-        return (chr(64 + column // 26) if column // 26 else "") + chr(65 + column % 26)
-
-    lines = []
-    for number, row in enumerate([range(len(header)), *rows], start=1):
-        cells = "".join(
-            f'<c r="{letters(i)}{number}"{" t=" + repr("s") if number == 1 else ""}>'
-            f"<v>{value}</v></c>"
-            for i, value in enumerate(row)
-            if value is not None
-        )
-        lines.append(f'<row r="{number}">{cells}</row>')
-    space = 'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"'
-    return zipped(
-        {
-            "xl/sharedStrings.xml": f"<sst {space}>{strings}</sst>",
-            "xl/worksheets/sheet1.xml": (
-                f"<worksheet {space}><sheetData>{''.join(lines)}</sheetData></worksheet>"
-            ),
-        }
-    )
+    """A workbook as spreadsheets write it; cells are left out where blank."""
+    content = io.BytesIO()
+    book = xlsxwriter.Workbook(content)
+    sheet = book.add_worksheet()
+    for number, row in enumerate([header, *rows]):
+        for column, value in enumerate(row):
+            if value is not None:
+                sheet.write(number, column, value)
+    book.close()
+    return content.getvalue()
 
 
 def keystroke_rows(n_each):
@@ -379,14 +366,14 @@ def test_keystrokes_from_a_workbook(monkeypatch, web, tmp_path):
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        (b"<html>This page has moved</html>", "not a zip file"),
+        (b"<html>This page has moved</html>", "no rows"),
         (workbook(["Subject", "a"], [[1, 2.0]] * 50), "51 rows of every subject"),
-        (workbook(["Subject", "a"], [[1, "much"]] * 51), "much"),
+        (workbook(["Subject", "a"], [[1, "much"]] * 51), "not numbers"),
         (workbook(["Subject", "a"], [[1, "nan"]] * 51), "not numbers"),
-        (workbook(["Subject", "a"], [[1, None]] * 51), "ValueError"),
-        (workbook(["Subject", "a", "b"], [[1, None, 2.0]] * 51), "string to float: ''"),
-        (zipped({"readme.txt": b""}), "sheet1.xml"),
-        (zipped({"xl/worksheets/sheet1.xml": b"<unclosed>"}), "ParseError"),
+        (workbook(["Subject", "a"], [[1, None]] * 51), "not numbers"),
+        (workbook(["Subject", "a", "b"], [[1, None, 2.0]] * 51), "not numbers"),
+        (zipped({"readme.txt": b""}), "no workbook"),
+        (zipped({"xl/workbook.xml": b"<unclosed>"}), "cannot be read as xlsx"),
     ],
 )
 def test_workbook_that_is_none(monkeypatch, web, tmp_path, content, why):

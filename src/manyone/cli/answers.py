@@ -52,7 +52,7 @@ def read_answers(path: Path | None) -> GivenAnswers:
     by_incident = "incident" in table.columns and "id" not in table.columns
     named = "incident" if by_incident else "id"
     column = "answer" if "answer" in table.columns else "normal"
-    chosen_columns("--feedback", [named, column], table, path)
+    chosen_columns("--feedback", [named, column], table.columns, path)
     for name in (named, column):
         refuse_gaps(name, table, path)
     words = _answer_words(table, column, path)
@@ -89,7 +89,7 @@ def read_mutes(path: Path, model: TableModel) -> list[Mute]:
     table = read_table(path, find=(), need_rows=False)
     own = [name for name in model.task_columns if len(model.task_columns) == 1]
     entity = next((name for name in own if name in table.columns), "entity")
-    chosen_columns("--mute", [entity], table, path)
+    chosen_columns("--mute", [entity], table.columns, path)
     names = [name or None for name in table[entity].cast(str).to_list()]
     why = ["muted"] * len(table)
     if "why" in table.columns:

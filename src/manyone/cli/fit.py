@@ -169,14 +169,15 @@ def fit(
     with working("reading"):
         forms = {} if time is None or time_format is None else {time: time_format}
         rows = _rows_to_fit(source, engine, task, ignore or [], forms, bad_values)
-        tasks = chosen_columns("--task", task, rows, source)
+        columns = list(rows.columns)
+        tasks = chosen_columns("--task", task, columns, source)
         for option, name in (
             ("--time", time),
             ("--groups", groups),
             ("--outlier", outlier),
         ):
-            chosen_columns(option, [name] if name is not None else [], rows, source)
-        ignored = chosen_columns("--ignore", ignore or [], rows, source)
+            chosen_columns(option, [name] if name is not None else [], columns, source)
+        ignored = chosen_columns("--ignore", ignore or [], columns, source)
     model = TableModel(
         tasks[0] if len(tasks) == 1 else tasks,
         anomalies=anomalies,

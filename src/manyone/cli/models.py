@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Protocol, cast
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -17,14 +17,12 @@ from manyone.tablefiles import (
     Query,
     Source,
     TableFileError,
-    open_tail,
     read_table,
 )
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from manyone.tablefiles import Consumed, Tail
     from manyone.tables import TableModel
     from manyone.tables.errors import TableError
     from manyone.tables.worth import Worth
@@ -57,6 +55,14 @@ Rows = Annotated[
         help="CSV, CSV.gz, Parquet, a folder of Parquet, or xlsx; - is stdin. Or give "
         "--sql."
     ),
+]
+Explain = Annotated[int, typer.Option(help="Reasons for each alarm.", min=0)]
+Keep = Annotated[
+    list[str] | None, typer.Option(metavar="A,B", help="Columns to hand through.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print a summary in JSON.")]
+ExitCode = Annotated[
+    bool, typer.Option("--exit-code", help="Exit with 3 if something stands out.")
 ]
 Sql = Annotated[str | None, typer.Option(help="Query (DuckDB) that selects the rows.")]
 Database = Annotated[Path | None, typer.Option(help="DuckDB file that --sql reads.")]
@@ -118,20 +124,6 @@ def rows_for(
     )
 
 
-def tail_for(
-    model: TableModel,
-    source: Source,
-    before: Consumed | None,
-    *,
-    bad_values: BadValues = "refuse",
-) -> AbstractContextManager[Tail]:
-    """What is new in a table for a model since it was read last."""
-    from manyone.tables.inputs import file_columns
-
-    columns = file_columns(model)
-    return open_tail(source, before=before, bad_values=bad_values, **columns)
-
-
 @contextmanager
 def about(source: Source, first_row: int = 0) -> Iterator[None]:
     """Say which file it is that a model refuses, and count rows from its beginning."""
@@ -169,19 +161,10 @@ def _name(source: Source) -> str:
     return "stdin" if str(source) == "-" else str(source)
 
 
-class _HasColumns(Protocol):
-    """A table whose columns have names."""
-
-    @property
-    def columns(self) -> list[str]:
-        """Their names."""
-
-
 def chosen_columns(
-    option: str, given: Sequence[str], table: _HasColumns, source: Source
+    option: str, given: Sequence[str], columns: Sequence[str], source: Source
 ) -> list[str]:
     """Columns named by an option, apart from one another or with commas between."""
-    columns = list(table.columns)
     names = [
         name
         for text in given
@@ -189,11 +172,14 @@ def chosen_columns(
             [text] if text in columns else [part.strip() for part in text.split(",")]
         )
     ]
+    more = ""
+    if len(columns) < 2:  # the file was not cut into columns
+        more = " If it has more, separate them by commas, semicolons, tabs or bars."
     for name in names:
         if name not in columns:
             raise InputError(
                 f"{option} {name}: {_name(source)} has no such column. The columns are "
-                f"{shortlist(columns, 8)}.{_one_column(columns)}"
+                f"{shortlist(columns, 8)}.{more}"
             )
     return names
 
@@ -208,13 +194,6 @@ def refuse_gaps(
             f"{source}: row {first_row + gaps[0]} has no value in the column {name}. "
             "Fill it in."
         )
-
-
-def _one_column(columns: Sequence[str]) -> str:
-    """What to do about a text file that was not cut into columns."""
-    if len(columns) > 1:
-        return ""
-    return " If it has more, separate them by commas, semicolons, tabs or bars."
 
 
 def refuse_same(option: str, path: Path, *others: Source) -> None:

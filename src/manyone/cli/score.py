@@ -41,10 +41,14 @@ from manyone.cli.common import (
     working,
 )
 from manyone.cli.models import (
+    AsJson,
     AtLeast,
     BadCells,
     Database,
     Directions,
+    ExitCode,
+    Explain,
+    Keep,
     Model,
     Rows,
     Sql,
@@ -95,16 +99,14 @@ def score(
     table: Rows = None,
     sql: Sql = None,
     db: Database = None,
-    explain: Annotated[int, typer.Option(help="Reasons for each alarm.", min=0)] = 0,
+    explain: Explain = 0,
     fdr: Annotated[
         float | None,
         typer.Option(
             help="Choose alarms so that at most this share is false, on average (FDR)."
         ),
     ] = None,
-    keep: Annotated[
-        list[str] | None, typer.Option(metavar="A,B", help="Columns to hand through.")
-    ] = None,
+    keep: Keep = None,
     unknown: Annotated[
         Unknown,
         typer.Option(help="Tasks never seen: compare with all, refuse, leave out."),
@@ -116,12 +118,8 @@ def score(
     at_least: AtLeast = None,
     direction: Directions = None,
     bad_values: BadCells = "refuse",
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print a summary in JSON.")
-    ] = False,
-    exit_code: Annotated[
-        bool, typer.Option("--exit-code", help="Exit with 3 if something stands out.")
-    ] = False,
+    as_json: AsJson = False,
+    exit_code: ExitCode = False,
 ) -> None:
     """Give every row a score, a p-value and an alarm or none."""
     source = source_of(table, sql, db)
@@ -140,7 +138,7 @@ def score(
             raise InputError(f"--incidents {incidents}: name another file.")
     fitted = load_model(model)
     from manyone.tables.frames import as_table
-    from manyone.tables.incidents import findings_of, scored_rows
+    from manyone.tables.incidents import findings_of, incident_table, scored_rows
     from manyone.tables.worth import is_evidence
 
     worth = asked_worth(fitted, at_least, direction)
@@ -150,7 +148,7 @@ def score(
     parts: list[ScoredRows] = []
     with table_writer(out) as add, _bar(whole=fdr is not None) as update:
         for block in _blocks(fitted, source, fdr is not None, bad_values):
-            names = chosen_columns("--keep", keep or [], block.table, source)
+            names = chosen_columns("--keep", keep or [], block.table.columns, source)
             with about(source, block.first_row):
                 frame, past = fitted.with_past(as_table(block.table), past)
                 answers = fitted._answer(frame, fdr, unknown, worth)
@@ -168,12 +166,13 @@ def score(
     findings = None
     if needs_incidents:
         findings = findings_of(fitted, parts, by_rate=fdr is None)
+        found: pl.DataFrame = incident_table(fitted, frame, findings)
     if findings is not None and incidents is not None:
         with table_writer(incidents) as add:
-            add(_incidents(fitted, findings))
+            add(found)
     if findings is not None and as_json:
         summary = {"model": str(model), "table": str(source), **totals.summary(out)}
-        summary |= _findings_summary(fitted, findings)
+        summary |= _findings_summary(findings, found)
         typer.echo(json.dumps(summary, default=datetime.isoformat))
     else:
         totals.show(out)
@@ -185,19 +184,7 @@ def score(
         raise typer.Exit(STANDS_OUT)
 
 
-def _incidents(model: TableModel, findings: Findings) -> pl.DataFrame:
-    """Incidents as a table, most telling first."""
-    import narwhals.stable.v2 as nw
-    import polars as pl
-
-    from manyone.tables.incidents import incident_table
-
-    like = nw.from_native(pl.DataFrame(), eager_only=True)
-    table: pl.DataFrame = incident_table(model, like, findings)
-    return table
-
-
-def _findings_summary(model: TableModel, findings: Findings) -> dict[str, object]:
+def _findings_summary(findings: Findings, found: pl.DataFrame) -> dict[str, object]:
     """What stands out, for machines."""
     by_rate = findings.rate is not None
     return {
@@ -205,7 +192,7 @@ def _findings_summary(model: TableModel, findings: Findings) -> dict[str, object
         "more_alarms_than_chance": findings.more_than_chance,
         "most_alarms_by_chance": findings.most_by_chance if by_rate else None,
         "incidents_standing_out": len(findings.outstanding),
-        "incidents": _incidents(model, findings).head(_INCIDENTS_IN_JSON).to_dicts(),
+        "incidents": found.head(_INCIDENTS_IN_JSON).to_dicts(),
     }
 
 
@@ -362,7 +349,7 @@ def evaluate(
     table_model = load_model(model)
     with about(source), working("evaluating"):
         rows = rows_for(table_model, source, find=[outlier])
-        chosen_columns("--outlier", [outlier], rows, source)
+        chosen_columns("--outlier", [outlier], rows.columns, source)
         results: pl.DataFrame = table_model.evaluate(rows, outlier=outlier)
     if out is not None:
         with table_writer(out) as add:

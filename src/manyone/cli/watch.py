@@ -28,10 +28,14 @@ import typer
 
 from manyone.cli.common import STANDS_OUT, InputError, examples
 from manyone.cli.models import (
+    AsJson,
     AtLeast,
     BadCells,
     Database,
     Directions,
+    ExitCode,
+    Explain,
+    Keep,
     Model,
     Rows,
     Sql,
@@ -73,14 +77,12 @@ def watch(
         typer.Option(help="Table of answers: columns id and normal, or id and answer."),
     ] = None,
     bad_values: BadCells = "refuse",
-    keep: Annotated[
-        list[str] | None, typer.Option(metavar="A,B", help="Columns to hand through.")
-    ] = None,
+    keep: Keep = None,
     keep_days: Annotated[
         int,
         typer.Option(help="Days that values of rows are kept; 0: not at all.", min=0),
     ] = 90,
-    explain: Annotated[int, typer.Option(help="Reasons for each alarm.", min=0)] = 0,
+    explain: Explain = 0,
     drift_level: Annotated[
         float | None,
         typer.Option(help="Probability that a quiet task is ever flagged [0.01]."),
@@ -124,12 +126,8 @@ def watch(
     metrics: Annotated[
         Path | None, typer.Option(help="File for numbers, as Prometheus reads them.")
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print a summary in JSON.")
-    ] = False,
-    exit_code: Annotated[
-        bool, typer.Option("--exit-code", help="Exit with 3 if something stands out.")
-    ] = False,
+    as_json: AsJson = False,
+    exit_code: ExitCode = False,
 ) -> None:
     """Score new rows, say which tasks drift since when, and learn from answers.
 

@@ -17,12 +17,13 @@ from manyone.alerts.evidence import STANDS_OUT
 from manyone.alerts.notify import Channel
 from manyone.alerts.values import Rows
 from manyone.cli.common import InputError, progress
-from manyone.cli.models import about, chosen_columns, refuse_gaps, tail_for
-from manyone.tablefiles import BadValues, Block, Source, Tail
+from manyone.cli.models import about, chosen_columns, refuse_gaps
+from manyone.tablefiles import BadValues, Block, Source, Tail, open_tail
 from manyone.tables import TableModel
 from manyone.tables.answers import BASES, Answers
 from manyone.tables.frames import Frame, as_table, read_column, task_labels, times_of
 from manyone.tables.incidents import REASONS, scored_rows
+from manyone.tables.inputs import file_columns
 from manyone.tables.worth import Worth
 from manyone.watch import Monitor, MonitorState, Watched
 from manyone.watch.answers import use_answers
@@ -142,10 +143,11 @@ class WatchRun:
         path = str(self._source if is_stream else self._source.resolve())
         before = self.store.last_file(path)
         consumed = None if before is None else before.consumed
+        columns = file_columns(self._model)
         bad_values = self._options.bad_values
         with (
-            tail_for(
-                self._model, self._source, consumed, bad_values=bad_values
+            open_tail(
+                self._source, before=consumed, bad_values=bad_values, **columns
             ) as tail,
             progress("watching", "rows") as update,
         ):
@@ -271,7 +273,7 @@ class WatchRun:
         if column is None:
             start = self.store.last_row
             return [str(start + row) for row in range(len(block.table))]
-        chosen_columns("--id", [column], block.table, self._source)
+        chosen_columns("--id", [column], block.table.columns, self._source)
         refuse_gaps(column, block.table, self._source, block.first_row)
         return block.table[column].cast(str).to_list()
 
@@ -290,7 +292,7 @@ class WatchRun:
     ) -> dict[str, list[str | None]]:
         """What the store keeps of new rows as texts, or none."""
         times = self._times(rows)
-        kept = chosen_columns("--keep", self._options.keep, rows, self._source)
+        kept = chosen_columns("--keep", self._options.keep, rows.columns, self._source)
         nothing: list[str | None] = [None] * len(rows)
         alarms = answers.alarm.tolist()
         reasons = [json.dumps(sentences) for sentences in scored.reasons]

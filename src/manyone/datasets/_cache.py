@@ -283,7 +283,12 @@ def _original(
 def _require(module: str, what: str) -> None:
     """Raise an error that says what to install if a module is missing."""
     if importlib.util.find_spec(module) is None:
-        packages = {"PIL": ("pillow", "data"), "pooch": ("pooch", "data")}
+        packages = {
+            "PIL": ("pillow", "data"),
+            "pooch": ("pooch", "data"),
+            "polars": ("polars", "cli"),
+            "fastexcel": ("fastexcel", "excel"),
+        }
         package, extra = packages.get(module, (module, "faces"))
         raise DatasetNotFoundError(
             f"{what} the original needs the package {package!r}, not installed here: "

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import io
+import re
 import zipfile
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from numbers import Integral
 from pathlib import Path
-from xml.etree import ElementTree
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -27,6 +26,7 @@ from manyone.datasets._cache import (
     loader,
     numbered,
 )
+from manyone.tablefiles import read_table
 
 
 @loader
@@ -42,7 +42,7 @@ def load_keystrokes(
     data_home : path-like, optional
         Folder with ``meu_mobile_keystroke.npz``; default ``$MANYONE_DATA``, then the user's cache.
     download_if_missing : bool, default=True
-        Whether to download and convert the original (needs pooch).
+        Whether to download and convert the original (needs pooch, polars and fastexcel).
     return_X_y : bool, default=False
         Return ``(data, target)`` only.
 
@@ -272,54 +272,25 @@ def _windows(
 
 def _convert_keystrokes(workbook: Path) -> Arrays:
     """Arrays of the workbook: a header, then the subject and 71 features per row."""
-    header, *rows = _read_sheet(workbook)
+    sheet = read_table(workbook)
+    table = sheet.to_numpy()
+    if table.dtype.kind != "f":
+        raise ValueError("the workbook has cells that are not numbers")
     # Blank rows separate the subjects.
-    table = np.array(
-        [[float(cell) for cell in row[: len(header)]] for row in rows if any(row)]
-    )
-    if table.ndim != 2 or not np.isfinite(table).all():
+    table = table[~np.isnan(table).all(axis=1)]
+    if not np.isfinite(table).all():
         raise ValueError("the workbook has cells that are not numbers")
     table = table[np.argsort(table[:, 0], kind="stable")]
     user = table[:, 0].astype(np.int16)
     if set(Counter(user.tolist()).values()) != {51}:
         raise ValueError("the workbook has not 51 rows of every subject")
-    columns = []
-    seen = Counter[str]()
-    for name in header[1:]:  # two keys are typed twice: number the second one
-        columns.append(f"{name}.{seen[name]}" if seen[name] else name)
-        seen[name] += 1
+    # Two keys are typed twice, and the second of a name comes as "name_1".
+    columns = [re.sub(r"_(\d+)$", r".\1", name) for name in sheet.columns[1:]]
     return {
         "X": table[:, 1:].astype(np.float32),
         "y": user,
         "columns": np.array(columns),
     }
-
-
-def _read_sheet(workbook: Path) -> Iterator[list[str]]:
-    """Rows of the first sheet of an xlsx workbook, as text; a cell left out is ``""``."""
-    space = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
-
-    def text(node: ElementTree.Element) -> str:
-        return "".join(part.text or "" for part in node.iter(f"{space}t"))
-
-    with zipfile.ZipFile(workbook) as members:
-        strings = []
-        if "xl/sharedStrings.xml" in members.namelist():
-            root = ElementTree.fromstring(members.read("xl/sharedStrings.xml"))
-            strings = [text(node) for node in root.iter(f"{space}si")]
-        sheet = ElementTree.fromstring(members.read("xl/worksheets/sheet1.xml"))
-    for row in sheet.iter(f"{space}row"):
-        cells: list[str] = []
-        for cell in row.iter(f"{space}c"):
-            value = cell.findtext(f"{space}v") or ""
-            column = 0
-            for letter in cell.get("r", "").rstrip("0123456789"):
-                column = 26 * column + ord(letter) - ord("A") + 1
-            cells += [""] * (column - 1 - len(cells))
-            cells.append(
-                strings[int(value)] if cell.get("t") == "s" else value or text(cell)
-            )
-        yield cells
 
 
 def _convert_turbofan(archive: Path) -> Arrays:

@@ -14,6 +14,7 @@ from manyone.alerts.incidents import Findings
 from manyone.alerts.values import Rows, Tasks
 from manyone.data.labels import as_labels
 from manyone.data.rows import MISSING
+from manyone.estimators.base import OneClassEstimator
 from manyone.messages import label_text
 from manyone.tables.answers import BASES, Answers
 from manyone.tables.explain import explain_rows
@@ -136,7 +137,7 @@ def tasks_of(model: TableModel, new_names: Sequence[str] = ()) -> Tasks:
     starts = [*calibration.starts, *[calibration.starts[-1]] * new]
     return Tasks(
         names=tuple(_name(label) for label in (*model.tasks_.tolist(), *new_names)),
-        trained=np.append(_training_rows(model), np.zeros(new)).astype(np.intp),
+        trained=np.append(rows_of_tasks(estimator), np.zeros(new)).astype(np.intp),
         basis=(*basis, *["unknown"] * new),
         counted=np.append(counted, np.zeros(new)),
         threshold=np.where(threshold > -1e200, threshold, np.nan),
@@ -253,9 +254,9 @@ def times_in(model: TableModel, frame: Frame) -> tuple[Array | None, bool, str]:
     return None, False, remark
 
 
-def _training_rows(model: TableModel) -> Array:
-    """Normal rows that each task was fitted to, shape (T,)."""
-    rows = model.model_.training_
+def rows_of_tasks(estimator: OneClassEstimator) -> Array:
+    """Normal rows that each task was fitted to, counted by their weights, shape (T,)."""
+    rows = estimator.training_
     is_normal = ~rows.outlier
     weight = rows.weight[is_normal]
     return np.bincount(rows.codes[is_normal], weight, rows.n_tasks).astype(np.float64)

@@ -104,14 +104,6 @@ def estimator_of(model: WatchedModel) -> OneClassEstimator:
     return estimator
 
 
-def rows_of_tasks(estimator: OneClassEstimator) -> Array:
-    """Normal rows that each task was fitted to, counted by their weights, shape (T,)."""
-    rows = estimator.training_
-    normal = ~rows.outlier
-    counts = np.bincount(rows.codes[normal], rows.weight[normal], rows.n_tasks)
-    return counts.astype(np.float64)
-
-
 def fingerprint_of(model: WatchedModel) -> str:
     """A short text that tells models apart by their tasks and left-out scores."""
     estimator = estimator_of(model)

@@ -20,6 +20,7 @@ from manyone.files.errors import ModelFileError
 from manyone.files.registry import register
 from manyone.files.shapes import Sizes
 from manyone.tables import TableModel
+from manyone.tables.incidents import rows_of_tasks
 from manyone.tables.past import TablePast
 from manyone.watch.drift import BETS, LONGEST, first_neighbours, fresh_shares
 from manyone.watch.memory import (
@@ -35,7 +36,6 @@ from manyone.watch.model import (
     WatchedModel,
     estimator_of,
     fingerprint_of,
-    rows_of_tasks,
 )
 from manyone.watch.thresholds import WINDOW, anchors_of, first_window, tied_scores
 
