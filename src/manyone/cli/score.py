@@ -139,7 +139,6 @@ def score(
     fitted = load_model(model)
     from manyone.tables.frames import as_table
     from manyone.tables.incidents import findings_of, incident_table, scored_rows
-    from manyone.tables.worth import is_evidence
 
     worth = asked_worth(fitted, at_least, direction)
     totals = _Totals(fitted.promised_rate_ if fdr is None else None)
@@ -154,10 +153,7 @@ def score(
                 answers = fitted._answer(frame, fdr, unknown, worth)
                 scores: pl.DataFrame = fitted._scores(frame, answers, explain, names)
             if needs_incidents:
-                counts = None if worth is None else is_evidence(fitted, answers)
-                first_row = block.first_row
-                rows = scored_rows(fitted, frame, answers, first_row, counts=counts)
-                parts.append(rows)
+                parts.append(scored_rows(fitted, frame, answers, block.first_row))
             scores = scores.with_columns(scores["row"] + block.first_row)
             totals.count(scores, len(block.table))
             add(scores)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -217,31 +217,24 @@ class WatchRun:
                 id=ids,
             )
             answers = self._answers(watched, frame)
-            counts = np.ones(len(answers.rows), dtype=bool)
             if self._options.worth is not None:
-                taken = self._options.worth.taken_away(self._model, frame, answers)
-                answers = replace(answers, alarm=answers.alarm & ~taken)
-                counts &= ~taken
+                answers = self._options.worth.applied(self._model, frame, answers)
             moments = _moments(times, len(block.table))
-            muted = self._mutes.of_rows(_names(answers), moments[answers.rows])
-            counts &= np.array([why is None for why in muted], dtype=bool)
+            names = _names(answers)
+            muted = self._mutes.of_rows(names, moments[answers.rows])
+            is_heard = np.array([why is None for why in muted], dtype=bool)
+            answers = replace(answers, counts=answers.counts & is_heard)
             top = max(REASONS, self._options.explain)
-            scored = scored_rows(self._model, frame, answers, top=top, counts=counts)
+            scored = scored_rows(self._model, frame, answers, top=top)
         self.repeated += len(watched.new) - len(answers.rows)
-        names = _names(answers)
-        new_moments = moments[answers.rows]
         file_rows = (block.first_row + answers.rows).tolist()
-        late = self._arrivals.add(names, new_moments)
+        late = self._arrivals.add(names, moments[answers.rows])
         self.late += [file_rows[row] for row in late]
         rows = block.table[answers.rows.tolist()]
         columns = {
             "file": [file_number] * len(rows),
             "file_row": file_rows,
-            "task": names,
-            "moment": [none_of_nan(moment) for moment in new_moments.tolist()],
-            "alarm": answers.alarm.tolist(),
-            "basis": BASES[answers.basis].tolist(),
-            **self._texts(rows, new_moments, answers, scored, muted),
+            **self._columns(rows, moments[answers.rows], answers, scored, muted),
         }
         values = _as_json(rows) if self._options.keep_days else None
         numbers = self.store.add_rows(self.monitor, columns, values)
@@ -265,6 +258,7 @@ class WatchRun:
             p_value=watched.p_value[new],
             alarm=watched.alarm[new],
             basis=basis.astype(np.intp),
+            counts=np.ones(len(new), dtype=bool),
         )
 
     def _ids(self, block: Block) -> list[str]:
@@ -282,30 +276,29 @@ class WatchRun:
         name = self._model.time
         return table[name] if name is not None and name in table.columns else None
 
-    def _texts(
+    def _columns(
         self,
         rows: pl.DataFrame,
         moments: Array,
         answers: Answers,
         scored: Rows,
         muted: list[str | None],
-    ) -> dict[str, list[str | None]]:
-        """What the store keeps of new rows as texts, or none."""
+    ) -> dict[str, Sequence[object]]:
+        """What the store keeps of new rows, wherever they come from."""
         times = self._times(rows)
         kept = chosen_columns("--keep", self._options.keep, rows.columns, self._source)
-        nothing: list[str | None] = [None] * len(rows)
         alarms = answers.alarm.tolist()
         reasons = [json.dumps(sentences) for sentences in scored.reasons]
+        nothing = [None] * len(rows)
         return {
+            "task": _names(answers),
             "time": nothing if times is None else _time_texts(times, moments),
-            "kept": [*_as_json(rows.select(kept))] if kept else nothing,
-            "muted": [
-                why if alarm else None for why, alarm in zip(muted, alarms, strict=True)
-            ],
-            "reasons": [
-                text if alarm else None
-                for text, alarm in zip(reasons, alarms, strict=True)
-            ],
+            "moment": [none_of_nan(moment) for moment in moments.tolist()],
+            "alarm": alarms,
+            "basis": BASES[answers.basis].tolist(),
+            "kept": _as_json(rows.select(kept)) if kept else nothing,
+            "muted": _where(alarms, muted),
+            "reasons": _where(alarms, reasons),
         }
 
     def _note_drift(
@@ -353,6 +346,12 @@ def _names(answers: Answers) -> list[str | None]:
     """Names of the tasks of rows."""
     labels = answers.labels.tolist()
     return [None if label is None else str(label) for label in labels]
+
+
+def _where(chosen: Sequence[bool], texts: Sequence[str | None]) -> list[str | None]:
+    """Texts of rows that are chosen, none of the others."""
+    pairs = zip(texts, chosen, strict=True)
+    return [text if is_chosen else None for text, is_chosen in pairs]
 
 
 def _as_json(table: pl.DataFrame) -> list[str]:

@@ -41,6 +41,9 @@ class Answers:
     alarm : ndarray of bool of shape (m,)
     basis : ndarray of shape (m,)
         Numbers among ``BASES``.
+    counts : ndarray of bool of shape (m,)
+        False for rows that are evidence of nothing: their alarms were taken away, or
+        they are muted.
     """
 
     rows: Codes
@@ -50,6 +53,7 @@ class Answers:
     p_value: Array
     alarm: Mask
     basis: Codes
+    counts: Mask
 
 
 def answer_rows(
@@ -111,7 +115,9 @@ def _judged(
         alarm = select_rows(tasks.joined(unknown), score, claimed, fdr)
     pooled = np.append(estimator.calibration_.borrows(rate), False)
     basis = np.where(is_known, pooled[codes].astype(np.intp), 2)
-    return Answers(rows, claims.labels[rows], codes, score, p_value, alarm, basis)
+    counts = np.ones(len(rows), dtype=bool)
+    labels = claims.labels[rows]
+    return Answers(rows, labels, codes, score, p_value, alarm, basis, counts)
 
 
 def _warn_of_few_tasks(model: TableModel, rate: float) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from manyone._types import Array, Codes, Labels, Mask
+from manyone._types import Array, Codes, Labels
 from manyone.alerts.incidents import Findings
 from manyone.alerts.values import Rows, Tasks
 from manyone.data.labels import as_labels
@@ -43,7 +43,6 @@ def scored_rows(
     first_row: int = 0,
     *,
     top: int = REASONS,
-    counts: Mask | None = None,
 ) -> Rows:
     """Rows of a table, or of a part of it, with all that incidents need of them.
 
@@ -58,13 +57,9 @@ def scored_rows(
         Number of the first of them in the table.
     top : int
         Reasons for each alarm.
-    counts : ndarray of bool of shape (m,) or None
-        False for rows that are evidence of nothing, whether they raised an alarm or
-        not: they are muted, or their alarms were taken away.
     """
     codes = answers.codes
-    if counts is None:
-        counts = np.ones(len(codes), dtype=bool)
+    counts = answers.counts
     alarms = np.flatnonzero(answers.alarm)
     depth_p = np.ones(len(codes))
     depth = _depths(model, frame, answers, alarms)

@@ -48,7 +48,7 @@ from manyone.tables.past import (
 from manyone.tables.reference import Reference
 from manyone.tables.sampling import kept_rows, with_more_rows
 from manyone.tables.training import TrainingTable, read_training
-from manyone.tables.worth import Worth, is_evidence
+from manyone.tables.worth import Worth
 
 
 @dataclass(eq=False, repr=False)
@@ -447,9 +447,7 @@ class TableModel(OutlierMixin, BaseEstimator):
         check_is_fitted(self)
         frame = self._table(table)
         worth = Worth.of(self, at_least, direction)
-        answers = self._answer(frame, worth=worth)
-        counts = None if worth is None else is_evidence(self, answers)
-        rows = scored_rows(self, frame, answers, counts=counts)
+        rows = scored_rows(self, frame, self._answer(frame, worth=worth))
         return incident_table(self, frame, findings_of(self, [rows]))
 
     def explain(self, table: Table, *, top: int = 3, needed: bool = False) -> Table:

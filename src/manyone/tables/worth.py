@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from manyone._types import Mask
 from manyone.messages import shortlist
-from manyone.tables.answers import Answers, thresholds_of
+from manyone.tables.answers import Answers
 from manyone.tables.explain import explain_rows
 from manyone.tables.frames import Frame
 from manyone.tables.incidents import REASONS
@@ -85,8 +84,8 @@ class Worth:
             (share if is_share else absolute)[name] = value
         return cls(absolute, share, {name: _SIGNS[way] for name, way in ways.items()})
 
-    def taken_away(self, model: TableModel, frame: Frame, answers: Answers) -> Mask:
-        """Which alarms among rows (m,) are not worth one.
+    def applied(self, model: TableModel, frame: Frame, answers: Answers) -> Answers:
+        """The answers without alarms that are not worth one; such rows do not count.
 
         Parameters
         ----------
@@ -95,10 +94,9 @@ class Worth:
             The rows, those that were skipped included.
         answers : Answers
         """
-        taken = np.zeros(len(answers.rows), dtype=bool)
         alarms = np.flatnonzero(answers.alarm)
         if len(alarms) == 0:
-            return taken
+            return answers
         alarmed = frame[answers.rows[alarms].tolist()]
         why = explain_rows(model, alarmed, answers.codes[alarms], REASONS)
         rank = why.tells.argmax(axis=1)[:, None]
@@ -109,20 +107,12 @@ class Worth:
         share = np.array([self.share.get(name, 0.0) for name in leading])
         sign = np.array([self.sign.get(name, 0.0) for name in leading])
         needed = np.maximum(least, share * np.abs(expected))
+        taken = np.zeros(len(answers.rows), dtype=bool)
         # Comparisons with NaN, where there is no difference, take nothing away.
         taken[alarms] = (np.abs(step) < needed) | (sign * step < 0.0)
-        return taken
-
-    def applied(self, model: TableModel, frame: Frame, answers: Answers) -> Answers:
-        """The answers without alarms that are not worth one."""
-        taken = self.taken_away(model, frame, answers)
-        return replace(answers, alarm=answers.alarm & ~taken)
-
-
-def is_evidence(model: TableModel, answers: Answers) -> Mask:
-    """Rows (m,) that tell something: all but those whose alarms were taken away."""
-    is_low = answers.score < thresholds_of(model, answers.codes)
-    return np.asarray(answers.alarm | ~is_low)
+        return replace(
+            answers, alarm=answers.alarm & ~taken, counts=answers.counts & ~taken
+        )
 
 
 def _check_columns(model: TableModel, name: str, chosen: Mapping[str, object]) -> None:
