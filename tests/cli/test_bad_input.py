@@ -154,3 +154,13 @@ def test_nobody_reads_our_output_any_more(here):
 def test_help_without_a_command(capsys):
     assert main([]) == 0
     assert "Commands:" in capsys.readouterr().out
+
+
+def test_a_parquet_file_that_was_cut_off_is_named(here, refused):
+    whole = here / "whole.parquet"
+    pl.read_csv("events.csv").write_parquet(whole)
+    content = whole.read_bytes()
+    (here / "cut.parquet").write_bytes(content[: len(content) // 2])
+    words = "cut.parquet cannot be read as Parquet"
+    refused(["fit", "cut.parquet", *FIT[2:]], words)
+    refused([*SCORE[:2], "cut.parquet", *SCORE[3:]], words)

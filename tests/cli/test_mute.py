@@ -103,6 +103,10 @@ def test_muted_alarms_are_said_and_shown(here, capsys):
 def test_bad_tables_are_refused(here, refused, capsys):
     (here / "mute.csv").write_text("name,until\npump 2,\n")
     refused([*WATCH, "--mute", "mute.csv"], "--mute entity", "no such column")
+    (here / "mute.csv").write_text(
+        "entity,from,until\npump 1,,\npump 2,2026-01-02,2026-01-02\n"
+    )
+    refused([*WATCH, "--mute", "mute.csv"], "mute.csv: row 1: until is not after from")
     (here / "mute.csv").write_text("entity,until\npump 2,soon\n")
     refused([*WATCH, "--mute", "mute.csv"], "mute.csv: row 0: 'soon'", "no time")
     (here / "mute.csv").write_text("entity\npump 99\n")

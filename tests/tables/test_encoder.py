@@ -448,6 +448,21 @@ def test_the_library_does_not_matter():
         np.testing.assert_allclose(encode(learn(other), other), expected, atol=1e-12)
 
 
+def test_what_stands_for_gaps_does_not_depend_on_the_order_of_rows():
+    rng = np.random.default_rng(0)
+    codes = np.repeat(np.arange(4), 25)
+    values = rng.normal(size=(100, 3)) @ rng.normal(size=(3, 3))
+    values[rng.random(values.shape) < 0.1] = np.nan
+    table = pd.DataFrame(values, columns=["x", "y", "z"])
+    encoder = learn(table, codes)
+    for seed in range(5):
+        order = np.random.default_rng(seed).permutation(100)
+        other = learn(table.iloc[order], codes[order])
+        # To the last bit: some methods make much of less.
+        np.testing.assert_array_equal(other.fill, encoder.fill)
+        np.testing.assert_array_equal(other.precision, encoder.precision)
+
+
 def test_labels_are_whole_numbers_or_texts():
     table = pd.DataFrame(
         {"a": [1.0, 2.0, None], "b": ["x", "y/z", "w"], "c": [True, False, True]}

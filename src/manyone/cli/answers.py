@@ -98,9 +98,16 @@ def read_mutes(path: Path, model: TableModel) -> list[Mute]:
     strange = [name for name in names if name is not None and name not in known]
     if strange:
         warn_user(f"{path}: the model does not know {shortlist(strange, 3)}.")
-    begin = _limits(table, "from", -np.inf, path).tolist()
-    end = _limits(table, "until", np.inf, path).tolist()
-    return [Mute._make(line) for line in zip(names, begin, end, why, strict=True)]
+    begin = _limits(table, "from", -np.inf, path)
+    end = _limits(table, "until", np.inf, path)
+    empty = np.flatnonzero(end <= begin)
+    if len(empty):
+        raise InputError(
+            f"{path}: row {empty[0]}: until is not after from, so nothing would be muted. "
+            "Give until the first time that is not muted any more."
+        )
+    lines = zip(names, begin.tolist(), end.tolist(), why, strict=True)
+    return [Mute._make(line) for line in lines]
 
 
 def _limits(table: pl.DataFrame, name: str, unlimited: float, path: Path) -> Array:

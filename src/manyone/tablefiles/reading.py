@@ -199,7 +199,8 @@ class ParquetTable:
         self._files = parquet_files(source)
         self._time_formats = time_formats
         self._bad_values = bad_values
-        self.columns = list(pl.read_parquet_schema(self._files[0]))
+        with _reading_parquet(str(self._files[0])):
+            self.columns = list(pl.read_parquet_schema(self._files[0]))
 
     def __call__(self) -> Iterator[pl.DataFrame]:
         """Read from the first row on."""
@@ -256,7 +257,7 @@ def _parquet_blocks(
 ) -> Iterator[tuple[pl.DataFrame, float | None]]:
     import polars as pl
 
-    try:
+    with _reading_parquet(file.name):
         if file.parts:
             source = pl.scan_parquet(file.parts)
         elif file.size is None:
@@ -269,10 +270,19 @@ def _parquet_blocks(
                 source.slice(start, _ROWS).collect(),
                 min(1.0, (start + _ROWS) / max(rows, 1)),
             )
+
+
+@contextmanager
+def _reading_parquet(name: str) -> Iterator[None]:
+    """Say which file it is that cannot be read as Parquet."""
+    import polars as pl
+
+    try:
+        yield
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
         raise TableFileError(
-            f"{file.name} cannot be read as Parquet: {_first_line(error)}. Copy it again "
-            "if it was cut off."
+            f"{name} cannot be read as Parquet: {_first_line(error)}. Copy it again if "
+            "it was cut off."
         ) from error
 
 

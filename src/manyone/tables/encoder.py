@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from manyone._types import Array, Codes, Labels, Mask
+from manyone.data.rows import row_numbers
 from manyone.messages import shortlist
 from manyone.models.guards import ALARM, ColumnRange
 from manyone.tables.decisions import Decision, decide
@@ -170,6 +171,10 @@ class Encoder:
     def filled(self, columns: Columns, codes: Codes, n_tasks: int) -> Encoder:
         """The encoder that imputes by these rows: their means, and how columns are related."""
         Z = self._coordinates(columns)
+        # Rounded sums depend on the order of rows: take one that all tables share.
+        order = np.lexsort((row_numbers(np.nan_to_num(Z)), codes))
+        Z = Z[order]
+        codes = codes[order]
         is_known = ~np.isnan(Z)
         sums, counts = np.zeros((2, n_tasks, Z.shape[1]))
         np.add.at(counts, codes, is_known)
