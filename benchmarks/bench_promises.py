@@ -29,6 +29,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from sklearn.preprocessing import normalize
 
 from manyone import (
     KNFST,
@@ -45,7 +46,13 @@ from manyone import (
     SparseOCKSR,
     TableModel,
 )
-from manyone.datasets import load_products, load_turbofan, make_fleet
+from manyone.datasets import (
+    load_keystrokes,
+    load_mnist,
+    load_products,
+    load_turbofan,
+    make_fleet,
+)
 
 RATES = (0.01, 0.05, 0.1, 0.2)
 FRESH_ROWS = 100
@@ -105,6 +112,7 @@ METHODS: dict[str, Callable[[], Table | IndependentOCKSR]] = {
     "OKL": OutputKernelOCKSR,
     "Combined": CombinedOneClass,
     "faults": partial(AutoOneClass, "faults"),
+    "strangers": partial(AutoOneClass, "strangers"),
     "any": partial(AutoOneClass, "any"),
     "table": partial(Table, "faults"),
     "table any": partial(Table, "any"),
@@ -264,6 +272,42 @@ def _cut(X: Rows, task: Tasks, train: Tasks, fresh: Tasks, faults: Rows) -> Draw
     return Draw(X[train], task[train], X[fresh], task[fresh], X[bad], task[bad])
 
 
+def cut_of_strangers(
+    X: Rows, label: Tasks, n_tasks: int, rng: np.random.Generator
+) -> Draw:
+    """15 rows of each of some people or digits; rows of all others claim to be them."""
+    train = []
+    fresh = []
+    for code in range(n_tasks):
+        rows = rng.permutation(np.flatnonzero(label == code))
+        train.append(rows[:15])
+        fresh.append(rows[15 : 15 + FRESH_ROWS])
+    rows_to_fit = np.concatenate(train)
+    rows_to_judge = np.concatenate(fresh)
+    strangers = rng.choice(np.flatnonzero(label >= n_tasks), 50 * n_tasks)
+    claimed = np.repeat(np.arange(n_tasks), 50)
+    return Draw(
+        X[rows_to_fit],
+        label[rows_to_fit],
+        X[rows_to_judge],
+        label[rows_to_judge],
+        X[strangers],
+        claimed,
+    )
+
+
+def cut_of_typists(rng: np.random.Generator) -> Draw:
+    """30 people who type a password; the others are strangers."""
+    data = load_keystrokes()
+    return cut_of_strangers(data.data, data.target, 30, rng)
+
+
+def cut_of_digits(rng: np.random.Generator) -> Draw:
+    """Images of six digits; the other four are strangers."""
+    digits = load_mnist()
+    return cut_of_strangers(normalize(digits.data), digits.target, 6, rng)
+
+
 def cut_of_fleet(n_samples: int, rng: np.random.Generator) -> Draw:
     """30 machines with faults of their own."""
     seed = int(rng.integers(2**31))
@@ -283,6 +327,7 @@ def cut_of_fleet(n_samples: int, rng: np.random.Generator) -> Draw:
 
 MIXED = (2, 3, 3, 5, 8, 12, 20, 50, 300)
 ALL = (*FAST, *SLOW)
+OF_STRANGERS = ("Joint", "KNFST", "Nonlinear", "strangers", "any")
 CELLS: dict[str, Cell | RealCell] = {
     "gaussian 2": Cell(gaussian, (2,) * 20),
     "gaussian 3": Cell(gaussian, (3,) * 20),
@@ -319,6 +364,8 @@ CELLS: dict[str, Cell | RealCell] = {
     "wide 8": Cell(gaussian, (8,) * 20, 60),
     "products": RealCell(cut_of_products),
     "turbofans": RealCell(cut_of_turbofans),
+    "typists": RealCell(cut_of_typists, OF_STRANGERS),
+    "digits": RealCell(cut_of_digits, OF_STRANGERS),
     "fleet 8": RealCell(partial(cut_of_fleet, 8), ("IndA", "Joint", "faults", "any")),
     "fleet 15": RealCell(partial(cut_of_fleet, 15)),
     "fleet 25": RealCell(partial(cut_of_fleet, 25)),

@@ -23,7 +23,6 @@ from sklearn.base import clone
 
 from every_method import PAIR, methods, parameters
 from manyone import SVDD, CombinedOneClass, IndependentOCKSR, MultiTaskOneClassSVM
-from manyone.calibration.thresholds import unstretched
 from manyone.models.guards import unguarded
 
 pytestmark = [
@@ -175,8 +174,7 @@ def _ties(model, scores) -> np.ndarray:
         reference = own
         if thresholds.borrows[code]:
             pool = thresholds.pools[thresholds.pool[code]]
-            lent = pool.values * pool.units[code]
-            lent = unstretched(lent) if cal.saturated else lent
+            lent = cal.stretch.undone(pool.values * pool.units[code])
             reference = np.r_[own, lent * cal.sizes[code]]
         near[i] = np.any(np.abs(reference - value) <= 1e-7 * (1 + abs(value)))
     return near

@@ -1,10 +1,10 @@
 r"""What tasks with few rows borrow from tasks of like size.
 
-Depths d, minus scores in units of the task's far score, of S tasks form a pool. The unit
-of a task is the square of its mean root depth, :math:`m_t = \overline{\sqrt{d}}`, to a
-power,
+Depths d, minus scores in units of the task's far score, of S tasks form a pool. They are
+stretched, h(d) (:mod:`.stretch`). The unit of a task is that of the square of its mean root
+depth, :math:`m_t = \overline{\sqrt{d}}`, to a power,
 
-.. math:: u_t = (m_t / m)^{2 w}, \qquad
+.. math:: u_t = (h(m_t^2) / h(m^2))^w, \qquad
           w = \max\Bigl(0,\; 1 - \frac{\overline{s_t^2 / n_t}}{\operatorname{var} m_t}
               \Bigr),
 
@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyone._types import Array, Codes, Mask
+from manyone.calibration.stretch import UNSTRETCHED, Stretch
 
 #: Pairs of a task and a value, ascending.
 Ordered = NDArray[np.complex128]
@@ -51,6 +52,7 @@ class Units:
         How far tasks differ: 0 to 1.
     least : float
         Smaller depths are rounding.
+    stretch : Stretch
     of_tasks : ndarray of shape (T,)
         Unit of each task; 1 where rows are too few for one.
     """
@@ -60,11 +62,18 @@ class Units:
     typical: float
     power: float
     least: float
+    stretch: Stretch
     of_tasks: Array
 
     @classmethod
     def of(
-        cls, depth: Array, weight: Array, codes: Codes, n_tasks: int, least: float
+        cls,
+        depth: Array,
+        weight: Array,
+        codes: Codes,
+        n_tasks: int,
+        least: float,
+        stretch: Stretch = UNSTRETCHED,
     ) -> Units:
         """Units from depths, or scores, (n,), with their counts and tasks (n,)."""
         root = _roots(depth, least)
@@ -73,7 +82,7 @@ class Units:
         mean = sums / np.where(counts > 0.0, counts, 1.0)
         several = counts >= _ENOUGH_ROWS
         if np.count_nonzero(several) < 2:
-            return cls(mean, counts, 1.0, 0.0, least, np.ones(n_tasks))
+            return cls(mean, counts, 1.0, 0.0, least, stretch, np.ones(n_tasks))
         square = np.bincount(codes, weight * (root - mean[codes]) ** 2, n_tasks)
         with np.errstate(under="ignore"):  # weights may be huge
             variance = square[several] / (counts[several] - 1.0)
@@ -81,8 +90,8 @@ class Units:
         between = float(mean[several].var(ddof=1))
         power = max(0.0, 1.0 - by_chance / between) if between > 0.0 else 0.0
         typical = float(mean[several].mean())
-        units = _units(mean, counts, typical, power)
-        return cls(mean, counts, typical, power, least, units)
+        units = _units(mean, counts, typical, power, stretch)
+        return cls(mean, counts, typical, power, least, stretch, units)
 
     def without(self, depth: Array, weight: Array, codes: Codes) -> Array:
         """Unit of the task of each row (n,), had it not been among its rows."""
@@ -95,12 +104,16 @@ class Units:
         mean = rest_sum / np.where(alone, 1.0, rest)
         mean = np.maximum(mean, np.sqrt(self.least))
         mean = np.where(alone, self.typical, mean)
-        return _units(mean, counts, self.typical, self.power)
+        return _units(mean, counts, self.typical, self.power, self.stretch)
 
 
-def _units(mean: Array, counts: Array, typical: float, power: float) -> Array:
+def _units(
+    mean: Array, counts: Array, typical: float, power: float, stretch: Stretch
+) -> Array:
     """Units of tasks by their mean roots and rows, (k,) each; 1 where rows are too few."""
-    return np.where(counts >= _ENOUGH_ROWS, (mean / typical) ** (2.0 * power), 1.0)
+    depth = stretch.depths(np.square(mean))
+    usual = stretch.depths(np.square(typical))
+    return np.where(counts >= _ENOUGH_ROWS, (depth / usual) ** power, 1.0)
 
 
 def _roots(depth: Array, least: float) -> Array:
@@ -174,7 +187,7 @@ class Pool:
     units : ndarray of shape (T,)
         Units of the scores of new rows.
     order : ndarray of shape (n,)
-        Scores of all tasks in units of their task, see `by_task`.
+        Stretched scores of all tasks in units of their task, see `by_task`.
     values : ndarray of shape (m,)
         Those of the lenders, ascending.
     mass : ndarray of shape (m + 1,)
@@ -189,7 +202,13 @@ class Pool:
 
     @classmethod
     def of(
-        cls, values: Array, weight: Array, codes: Codes, lenders: Mask, least: float
+        cls,
+        values: Array,
+        weight: Array,
+        codes: Codes,
+        lenders: Mask,
+        least: float,
+        stretch: Stretch,
     ) -> Pool:
         """The pool of some tasks (T,).
 
@@ -200,11 +219,12 @@ class Pool:
         lenders : ndarray of bool of shape (T,)
         least : float
             See `Units`.
+        stretch : Stretch
         """
         lent = lenders[codes]
         depth = values[lent], weight[lent], codes[lent]
-        units = Units.of(*depth, len(lenders), least)
-        scaled = values.copy()
+        units = Units.of(*depth, len(lenders), least, stretch)
+        scaled = stretch.scores(values)
         # Ascending already where scores have one sign; each then keeps its weight.
         scaled[lent] /= units.without(*depth)
         scaled = scaled[np.lexsort((scaled, codes))]

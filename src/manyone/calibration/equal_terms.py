@@ -21,8 +21,8 @@ Only tasks that were left out twice are moved. With groups these are the long on
 time: what a row more is worth to them says nothing of tasks with a tenth of their rows.
 Copies are not moved, nor anything where many rows have copies: rows of few values have
 scores of few values, and a threshold just above one of them lets all its rows through.
-Where scores saturate, rows beyond the far score are not moved either: a smaller odds
-would put them all on one side of it, and new rows are on both.
+Rows beyond the far score are not moved either: stretched (:mod:`.stretch`), smaller ones
+would all lie on one side of it, and new rows are on both.
 """
 
 from __future__ import annotations
@@ -32,13 +32,8 @@ from typing import NamedTuple
 import numpy as np
 
 from manyone._types import Array, Codes
-from manyone.calibration.thresholds import (
-    saturates,
-    sizes_of,
-    stretched,
-    tied_scores,
-    unstretched,
-)
+from manyone.calibration.stretch import UNSTRETCHED, Stretch
+from manyone.calibration.thresholds import sizes_of, tied_scores
 
 # Upper quantiles of depths that are compared: those that alarm rates are asked at.
 _LEVELS = np.array([0.05, 0.1, 0.2, 0.3, 0.4])
@@ -103,12 +98,13 @@ def on_equal_terms(
     if np.sum(weight[tied]) > _MOST_TIED * np.sum(weight[judged]):
         return once.scores
     values = once.scores / size
-    beyond_far = values <= -1.0
-    fewer = twice.scores / size
-    stretch = far is not None and saturates(values, weight)
-    if stretch:
-        values = stretched(values)
-        fewer = stretched(fewer)
+    stretch = UNSTRETCHED
+    beyond_far = np.zeros(len(values), dtype=bool)
+    if far is not None:
+        stretch = Stretch.of(values, weight)
+        beyond_far = values <= -1.0
+    values = stretch.scores(values)
+    fewer = stretch.scores(twice.scores / size)
     depths = _Depths(codes, weight, n_tasks)
     slope = depths.slope(values, fewer, once.kept, twice.kept)
     # (Rows of no task are known outliers, which are not judged.)
@@ -118,17 +114,12 @@ def on_equal_terms(
     factor = np.clip(factor, _LEAST, _MOST)
     has_twice = np.zeros(n_tasks, dtype=bool)
     has_twice[codes[~np.isnan(fewer)]] = True
-    factor = np.where(has_twice[codes], factor, 1.0)
-    if stretch:
-        factor = np.where(beyond_far, 1.0, factor)
-    moved = values * factor
+    moved = values * np.where(has_twice[codes] & ~beyond_far, factor, 1.0)
     if later is not None:
-        far_off = later.scores / size
-        far_off = stretched(far_off) if stretch else far_off
+        far_off = stretch.scores(later.scores / size)
         moved = moved * np.exp(np.clip(depths.growth(fewer, far_off), 0.0, _LOG_DRIFT))
-    if stretch:
-        moved = unstretched(moved)
-    return np.where(judged & ~tied, moved * size, once.scores)
+    moved = stretch.undone(moved) * size
+    return np.where(judged & ~tied, moved, once.scores)
 
 
 class _Depths(NamedTuple):

@@ -12,7 +12,8 @@ row with probability at most a (n + 1).
 
 **Borrowing.** Other tasks are compared with tasks of like size. Tasks are the units
 (hierarchical conformal prediction: Dunn, Wasserman & Ramdas 2018; Lee, Barber & Willett
-2023). With S tasks, V a score in units of its task (:mod:`.borrowing`),
+2023). With S tasks, V a stretched score (:mod:`.stretch`) in units of its task
+(:mod:`.borrowing`),
 
 .. math:: p^* = \frac{1}{S} \Bigl( p_{own} + \sum_{other\ tasks\ s}
               \text{share of rows of } s \text{ with } V_i \le V \Bigr), \qquad
@@ -28,9 +29,6 @@ and units fixed: :math:`P(p \le a) \le a` on average over tasks. **What is measu
 (``benchmarks/bench_promises.py``): left-out scores in place of such scores
 (:mod:`.equal_terms` brings those of folds to the terms of new ones), units estimated
 from the same rows, tasks of sizes within a factor of two.
-
-Scores of models in many columns saturate: all rows respond nearly as if they were far
-away. There c is replaced by c / (1 - c), c being in units of the far score.
 """
 
 from __future__ import annotations
@@ -53,6 +51,7 @@ from manyone.calibration.borrowing import (
     like_sizes,
 )
 from manyone.calibration.dependence import calibration_weight
+from manyone.calibration.stretch import UNSTRETCHED, Stretch
 from manyone.data.checks import warn_of_copies
 from manyone.data.rows import TrainingRows
 from manyone.messages import shortlist
@@ -63,12 +62,6 @@ LIMIT_RATIO = 3.0
 #: A task is judged by its own rows if its threshold is their so-and-so lowest score or higher.
 #: At the lowest score itself, 20 rows catch 76 % of what an oracle does at 5 %, by borrowing 90.
 OWN_RANKS = 5
-# Scores saturate if at most so many left-out rows are nearer than this share of the far score.
-# Stretched, the adaptive metric catches 80 instead of 66 % of an oracle on products at 5 %.
-_SATURATED = 0.8
-_QUANTILE = 0.8
-# What is left of the far score where all of it is lost: three digits of a response count.
-_REST = 1e-3
 # Least mean depth beside the far score, and where that is not known: less is rounding.
 _LEAST_DEPTH = 1e-6
 _LEAST_SCORE = 1e-9
@@ -200,21 +193,16 @@ class Calibration:
         return sizes_of(self.far, len(self.lends))
 
     @cached_property
-    def saturated(self) -> bool:
-        """Whether left-out rows respond nearly as if they were far away."""
+    def stretch(self) -> Stretch:
+        """How scores are stretched before they are compared with those of other tasks."""
         if self.far is None:
-            return False
-        return saturates(self.scores / self.sizes[self.codes], self.weight)
+            return UNSTRETCHED
+        return Stretch.of(self.scores / self.sizes[self.codes], self.weight)
 
     def __getstate__(self) -> dict[str, Any]:
         """State without what follows from it."""
         names = ("scores", "weight", "starts", "far", "lends", "source")
         return {name: getattr(self, name) for name in names}
-
-    def values(self, scores: Array, codes: Codes) -> Array:
-        """Scores (k,) of tasks (k,) as they are compared with those of other tasks."""
-        values = scores / self.sizes[codes]
-        return stretched(values) if self.saturated else values
 
     @cached_property
     def _units(self) -> Units:
@@ -290,10 +278,15 @@ class Calibration:
         with np.errstate(under="ignore", over="ignore"):
             pool = like_sizes(counts, self.lends, borrows, alarm_rate)
             codes = self.codes
-            values = self.values(self.scores, codes)
+            values = self.scores / self.sizes[codes]
             pools = tuple(
                 Pool.of(
-                    values, self.weight, codes, self.lends & (pool == k), self.least
+                    values,
+                    self.weight,
+                    codes,
+                    self.lends & (pool == k),
+                    self.least,
+                    self.stretch,
                 )
                 for k in range(pool.max() + 1)
             )
@@ -378,7 +371,8 @@ class Thresholds:
 
     def _borrowed_pvalues(self, scores: Array, codes: Codes, own: Array) -> Array:
         """P-values with tasks as units, from ranks `own` (k,) in the task itself."""
-        values = self.calibration.values(scores, codes)
+        calibration = self.calibration
+        values = calibration.stretch.scores(scores / calibration.sizes[codes])
         number = self.pool[codes]
         p = np.empty(len(scores))
         for k in np.unique(number).tolist():
@@ -514,31 +508,6 @@ def sizes_of(far: Array | None, n_tasks: int) -> Array:
         return np.ones(n_tasks)
     size = np.abs(far)
     return np.where((size > 0.0) & np.isfinite(size), size, 1.0)
-
-
-def saturates(values: Array, weight: Array) -> bool:
-    """Whether scores (n,), in units of the far score, are nearly all as low as that."""
-    counted = np.flatnonzero(~np.isnan(values) & (weight > 0.0))
-    if len(counted) == 0:
-        return False
-    order = counted[np.argsort(-values[counted], kind="stable")]
-    mass = np.cumsum(weight[order])
-    place = int(np.searchsorted(mass, _QUANTILE * mass[-1] * (1.0 - 1e-12)))
-    return float(-values[order[place]]) > _SATURATED
-
-
-def stretched(values: Array) -> Array:
-    """Depths d as d / (1 - d), of scores (n,) that are minus depths; ascending in them."""
-    depth = -values
-    rest = np.maximum(1.0 - depth, 0.0) + _REST
-    return np.where(depth < 1.0, -(depth / rest), values / _REST)
-
-
-def unstretched(values: Array) -> Array:
-    """The inverse of `stretched`, but for rounding."""
-    odds = -values
-    inside = odds * (1.0 + _REST) / (1.0 + odds)
-    return -np.where(odds * _REST < 1.0, inside, odds * _REST)
 
 
 def lowest_where(holds: Callable[[Array], Mask], number: int) -> Array:
