@@ -29,6 +29,7 @@ from manyone.fitting.joint import Sums
 from manyone.fitting.plan import Plan
 from manyone.fitting.statistics import Statistics
 from manyone.history.past import Past
+from manyone.history.seasons import SEASONS
 from manyone.history.transformer import TaskHistory
 from manyone.kernels.gram import Expansion, KernelScorer, Points
 from manyone.kernels.kernel import KERNELS, MIXTURE, Kernel
@@ -222,9 +223,15 @@ def _check_guarded(guarded: Guarded, sizes: Sizes) -> None:
 
 
 def _check_past(past: Past, sizes: Sizes) -> None:
-    weights = (past.known, past.sums[:, 1::2], past.still, past.gaps[:, 2])
+    weights = (
+        *(past.known, past.sums[:, 1::2], past.still, past.gaps[:, 2]),
+        *(past.visit_known, past.phase_sums[:, :, 1]),
+    )
     has_weights = all(np.all(values >= 0) for values in weights)
-    finite = (past.total, past.sums, past.gaps[:, 1:])
+    finite = (
+        *(past.total, past.sums, past.gaps[:, 1:]),
+        *(past.visit_total, past.phase_sums),
+    )
     if not has_weights or not all(np.isfinite(values).all() for values in finite):
         raise ModelFileError("the past of rows has sums that no rows have")
 
@@ -239,6 +246,11 @@ register(
         "value": "E p",
         "still": "E p",
         "gaps": "E 3",
+        "usual": "E p",
+        "visit": "E",
+        "visit_total": "E p",
+        "visit_known": "E p",
+        "phase_sums": "E f 2 p",
     },
     check=_check_past,
 )
@@ -407,6 +419,10 @@ def _check_past_map(past: PastMap, sizes: Sizes) -> None:
 def _check_table_past(past: TablePast, sizes: Sizes) -> None:
     if past.span < 2 or len(past.names) != past.past.total.shape[1]:
         raise ModelFileError("the past of a table is not that of its columns")
+    phases = SEASONS[past.season].phases if past.season in SEASONS else 0
+    is_known = past.season in ("", *SEASONS) and set(past.seasonal) <= set(past.names)
+    if not is_known or past.past.phase_sums.shape[1] != phases:
+        raise ModelFileError("the past of a table is of another season")
 
 
 register(PastMap, check=_check_past_map)
@@ -417,7 +433,11 @@ register(NumberMap, {"knots": "k!", "scores": "k!", "slopes": "2"})
 register(LevelMap, {"levels": "k", "place": "k"}, check=_check_levels)
 register(DateMap, {"periods": "k!"})
 register(Decision)
-register(Column, {"values": "n", "levels": "l", "past": "n 2"}, check=_check_column)
+register(
+    Column,
+    {"values": "n", "levels": "l", "past": "n 2", "usual": "n"},
+    check=_check_column,
+)
 register(
     Encoder,
     {

@@ -2,12 +2,15 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from manyone.history.past import RESTART, Past, past_columns
+from manyone.history.seasons import SEASONS, Season, Seasonal
 
 SPAN = 12
+#: Two phases, each an hour long.
+TWO_PHASES = Season("two", 3600.0, 2)
 
 
 def columns_by_loops(X, codes, times, span=SPAN):
@@ -47,6 +50,27 @@ def _mean(values, span):
     )
 
 
+def usual_by_loops(X, codes, times, season, span=SPAN):
+    """What is usual in the phase of each row: means of earlier visits, if these are enough."""
+    found = np.full(X.shape, np.nan)
+    # The first of January 1970 was a Thursday, and seasons begin on Monday.
+    visits = (times + 3 * 86400) // season.seconds
+    for row, column in np.ndindex(X.shape):
+        is_earlier = (codes == codes[row]) & (visits < visits[row])
+        is_earlier &= (visits - visits[row]) % season.phases == 0
+        means = []
+        for visit in np.unique(visits[is_earlier]):
+            values = X[is_earlier & (visits == visit), column]
+            known = values[~np.isnan(values)]
+            means.append(known.mean() if len(known) else np.nan)
+        decay = 1 - 2 / (span + 1)
+        weight = decay ** np.arange(len(means))[::-1]
+        # About two visits, less than half of one by age.
+        if weight[~np.isnan(means)].sum() > 1 + decay - 0.5:
+            found[row, column] = _mean(np.array(means), span)
+    return found
+
+
 def rows_in_time(seed, n=80, entities=3, missing=0.1):
     rng = np.random.default_rng(seed)
     X = np.round(np.cumsum(rng.normal(size=(n, 2)), axis=0), 1)
@@ -63,6 +87,46 @@ def test_columns_are_what_their_definitions_say(missing):
     np.testing.assert_allclose(columns.swing, swing, atol=1e-9)
 
 
+@pytest.mark.parametrize("missing", [0.0, 0.2])
+@pytest.mark.parametrize("season", [TWO_PHASES, SEASONS["hour of day"]])
+def test_a_season_is_taken_off_before_differences_are_made(season, missing):
+    X, codes, times = rows_in_time(5, n=240, missing=missing)
+    times *= season.seconds * 0.7
+    seasonal = Seasonal(season, np.array([True, False]))
+    none = Past.none(3, 2, season.phases)
+    columns, _ = past_columns(X, codes, times, none, SPAN, seasonal)
+    usual = usual_by_loops(X, codes, times, season)[:, 0]
+    is_known = ~np.isnan(usual)
+    assert is_known.mean() > 0.2
+    np.testing.assert_allclose(
+        columns.usual[:, 0], np.where(is_known, usual, X[:, 0]), atol=1e-9
+    )
+    level = np.column_stack([X[:, 0] - usual, X[:, 1]])
+    difference, _, _ = columns_by_loops(level, codes, times)
+    expected = np.where(is_known, difference[:, 0], X[:, 0] - X[:, 0])
+    np.testing.assert_allclose(columns.difference[:, 0], expected, atol=1e-9)
+    _, swing, _ = columns_by_loops(X, codes, times)
+    np.testing.assert_allclose(columns.swing, swing, atol=1e-9)
+    plain, _ = past_columns(X, codes, times, Past.none(3, 2), SPAN)
+    np.testing.assert_allclose(
+        columns.difference[:, 1], plain.difference[:, 1], atol=1e-12
+    )
+
+
+def test_phases_are_hours_of_days_and_weeks_that_begin_on_monday():
+    sunday = np.datetime64("2026-03-29T14:35", "s").astype(float)
+    words = {name: season.words(sunday) for name, season in SEASONS.items()}
+    assert words == {
+        "weekday": "on Sundays",
+        "hour of day": "at 14:00",
+        "hour of week": "on Sundays at 14:00",
+    }
+    monday = np.datetime64("1969-12-29T00:00", "s").astype(float)
+    for season in SEASONS.values():
+        assert season.visits(np.array(monday)) == 0.0
+        assert season.visits(np.array(monday - 1.0)) == -1.0
+
+
 def test_still_rows_are_counted_with_the_row_itself():
     X = np.array([[1.0], [1.0], [np.nan], [1.0], [2.0], [2.0]])
     times = np.arange(6.0)
@@ -70,28 +134,37 @@ def test_still_rows_are_counted_with_the_row_itself():
     assert columns.still[:, 0].tolist() == [0, 1, 2, 3, 0, 1]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=60, deadline=None)
+@example(seed=40, cuts=[], ties=20, missing=0.0, season=None)
 @given(
     seed=st.integers(0, 10**6),
     cuts=st.lists(st.integers(0, 80), max_size=6),
     ties=st.sampled_from([1, 3, 20]),
     missing=st.sampled_from([0.0, 0.3]),
+    season=st.sampled_from([None, TWO_PHASES, *SEASONS.values()]),
 )
-def test_blocks_order_and_names_do_not_matter(seed, cuts, ties, missing):
+def test_blocks_order_and_names_do_not_matter(seed, cuts, ties, missing, season):
     X, codes, times = rows_in_time(seed, missing=missing)
     times = np.floor(times / ties)
-    whole, end = past_columns(X, codes, times, Past.none(3, 2), SPAN)
+    phases = 0
+    seasonal = None
+    if season is not None:
+        times = times * season.seconds / 2.5
+        phases = season.phases
+        seasonal = Seasonal(season, np.array([True, False]))
+    none = Past.none(3, 2, phases)
+    whole, end = past_columns(X, codes, times, none, SPAN, seasonal)
     rng = np.random.default_rng(seed)
     renamed = rng.permutation(3)
-    past = Past.none(3, 2)
-    found = np.empty((3, *X.shape))
+    past = none
+    found = np.empty_like(whole.values)
     for rows in np.split(np.argsort(times, kind="stable"), sorted(cuts)):
         rows = rng.permutation(rows)
         columns, past = past_columns(
-            X[rows], renamed[codes[rows]], times[rows], past, SPAN
+            X[rows], renamed[codes[rows]], times[rows], past, SPAN, seasonal
         )
-        found[:, rows] = columns
-    np.testing.assert_allclose(found, np.stack(whole), rtol=1e-9, atol=1e-9)
+        found[rows] = columns.values
+    np.testing.assert_allclose(found, whole.values, rtol=1e-9, atol=1e-9)
     for name, values in vars(end).items():
         np.testing.assert_allclose(
             getattr(past, name)[renamed], values, rtol=1e-9, atol=1e-9, err_msg=name

@@ -31,7 +31,7 @@ import numpy as np
 
 from manyone._types import Array, Codes
 from manyone.data.hashing import Hashes
-from manyone.history.past import decay_of
+from manyone.history.running import decay_of
 
 #: Kinds of faults, in the order of the table above.
 KINDS = ("spike", "shift", "drift", "stuck", "noisy", "quiet", "broken")

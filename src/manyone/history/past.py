@@ -19,6 +19,10 @@ silence for ever after: that mean does not forget it, and never had it in traini
 Rows of one entity and one time have the same past, and count as one row, their mean. So
 nothing depends on the order in which rows are given. A gap in time that is as long as
 five spans usually are starts the past of an entity again.
+
+Where a column has a season (:mod:`manyone.history.seasons`), its values count by how far
+they are from what is usual at their time: :math:`x_j` is replaced by :math:`x_j - u_j` in
+the running mean and the difference. Steps stay those of the values.
 """
 
 from __future__ import annotations
@@ -27,9 +31,18 @@ from dataclasses import dataclass, fields
 from typing import NamedTuple, Self
 
 import numpy as np
-from scipy.signal import lfilter
 
 from manyone._types import Array, Codes, Mask
+from manyone.history.running import (
+    Ended,
+    Moments,
+    moments_of,
+    ratio,
+    running,
+    shifted,
+    weight_of,
+)
+from manyone.history.seasons import PhaseSums, Seasonal, usual_values
 
 #: Rows that tell how long gaps in time usually are, in spans.
 LONG = 50
@@ -41,14 +54,12 @@ _USUAL_GAPS = 3
 _ROUNDING = 1e-13
 # Values farther out are as far as can be told: no sum of them overflows.
 _FARTHEST = 1e150
-# A value that was seen so long ago, by its weight, is no past.
-_FORGOTTEN = 1e-9
-# Shorter sequences are filtered side by side.
-_SHORT = 128
 # Rows that are compared at a time: what is worked out of them stays small.
 _BLOCK = 2**12
 # Sums that are kept of each column: values, steps, and the weights of both.
 _SUMS = 4
+# Fields of a past that are not those of columns.
+_OF_ENTITIES = ("time", "gaps", "visit")
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +76,8 @@ class Past:
     total, known : ndarray of shape (E, p)
         Sum and number of the values known at that time.
     sums : ndarray of shape (E, 4, p)
-        Before that time: weighted values and their weights, steps and their weights.
+        Before that time: weighted values, less what was usual, and their weights, steps
+        and their weights.
     value : ndarray of shape (E, p)
         Last value known before that time, NaN where there is none.
     still : ndarray of shape (E, p)
@@ -73,6 +85,15 @@ class Past:
     gaps : ndarray of shape (E, 3)
         Gap in time before the last rows, NaN for none; weighted gaps before it, and
         their weights.
+    usual : ndarray of shape (E, p)
+        What was usual at that time, by the season; 0 for columns without one.
+    visit : ndarray of shape (E,)
+        To a phase of the season, that goes on; minus infinity for none.
+    visit_total, visit_known : ndarray of shape (E, p)
+        Sum and number of the values known in that visit.
+    phase_sums : ndarray of shape (E, phases, 2, p)
+        Before that visit: weighted values of each phase and their weights. Without a
+        season there are no phases.
     """
 
     time: Array
@@ -82,9 +103,14 @@ class Past:
     value: Array
     still: Array
     gaps: Array
+    usual: Array
+    visit: Array
+    visit_total: Array
+    visit_known: Array
+    phase_sums: Array
 
     @classmethod
-    def none(cls, entities: int, columns: int) -> Self:
+    def none(cls, entities: int, columns: int, phases: int = 0) -> Self:
         """Entities that no row has been seen of."""
         shape = (entities, columns)
         return cls(
@@ -95,6 +121,11 @@ class Past:
             value=np.full(shape, np.nan),
             still=np.zeros(shape),
             gaps=np.tile([np.nan, 0.0, 0.0], (entities, 1)),
+            usual=np.zeros(shape),
+            visit=np.full(entities, -np.inf),
+            visit_total=np.zeros(shape),
+            visit_known=np.zeros(shape),
+            phase_sums=np.zeros((entities, phases, 2, columns)),
         )
 
     def __len__(self) -> int:
@@ -111,7 +142,8 @@ class Past:
         }
         if has_past.all() and taken:
             return type(self)(**taken)
-        pasts = self.none(len(entities), self.total.shape[1])
+        phases = self.phase_sums.shape[1]
+        pasts = self.none(len(entities), self.total.shape[1], phases)
         for name, values in taken.items():
             getattr(pasts, name)[has_past] = values[has_past]
         return pasts
@@ -119,26 +151,36 @@ class Past:
     def of_columns(self, places: list[int]) -> Self:
         """The same of some of the columns."""
         columns = {
-            name: values if name in ("time", "gaps") else values[..., places]
+            name: values if name in _OF_ENTITIES else values[..., places]
             for name, values in vars(self).items()
         }
         return type(self)(**columns)
 
-    def continued(self, codes: Codes, times: Array) -> Self:
+    def continued(
+        self, codes: Codes, times: Array, is_begun: Mask | None = None
+    ) -> Self:
         """The past that rows of a table go on from.
 
         An entity whose rows begin before what it ended with starts anew: these rows are
-        no sequel.
+        no sequel. What is usual in the phases of a season stays known.
 
         Parameters
         ----------
         codes, times : ndarray of shape (n,)
             Entity and time of each row.
+        is_begun : ndarray of bool of shape (E,) or None
+            Entities whose earlier rows are of the same table: these go on in any case.
         """
         first = np.full(len(self), np.inf)
         np.fmin.at(first, codes, times)
-        entities = np.arange(len(self))
-        return self.take(np.where(first < self.time, -1, entities))
+        starts_anew = first < self.time
+        if is_begun is not None:
+            starts_anew &= ~is_begun
+        if not starts_anew.any():
+            return self
+        past = self.take(np.where(starts_anew, -1, np.arange(len(self))))
+        past.phase_sums[starts_anew] = self.phase_sums[starts_anew]
+        return past
 
     def put(self, entities: Codes, lines: Past) -> None:
         """Other lines for some of the entities, in place."""
@@ -146,26 +188,49 @@ class Past:
             getattr(self, each.name)[entities] = getattr(lines, each.name)
 
 
-class PastColumns(NamedTuple):
-    """Columns made from the past of rows, each of shape (n, p).
+@dataclass(frozen=True, eq=False)
+class PastColumns:
+    """Columns made from the past of rows of p columns, s of which have a season.
 
-    Attributes
+    Parameters
     ----------
-    difference : ndarray
-        From the running mean; NaN where the value is missing.
-    swing : ndarray
-        Mean of recent steps.
-    still : ndarray
-        Rows, this one included, in which the value has stayed the same.
+    values : ndarray of shape (n, 3 p + s)
+        All of them, side by side.
+    width : int
+        Number p of columns.
     """
 
-    difference: Array
-    swing: Array
-    still: Array
+    values: Array
+    width: int
+
+    @property
+    def difference(self) -> Array:
+        """From the running mean (n, p); NaN where the value is missing."""
+        return self.values[:, : self.width]
+
+    @property
+    def swing(self) -> Array:
+        """Mean of recent steps (n, p)."""
+        return self.values[:, self.width : 2 * self.width]
+
+    @property
+    def still(self) -> Array:
+        """Rows, this one included, in which the value has stayed the same (n, p)."""
+        return self.values[:, 2 * self.width : 3 * self.width]
+
+    @property
+    def usual(self) -> Array:
+        """What is usual at the time of the row (n, s), or its value where nobody knows."""
+        return self.values[:, 3 * self.width :]
 
 
 def past_columns(
-    X: Array, codes: Codes, times: Array, past: Past, span: int
+    X: Array,
+    codes: Codes,
+    times: Array,
+    past: Past,
+    span: int,
+    seasonal: Seasonal | None = None,
 ) -> tuple[PastColumns, Past]:
     """Columns from the past of rows, and the past of rows that come after them.
 
@@ -177,10 +242,13 @@ def past_columns(
         Entity of each row, as it is numbered in `past`.
     times : ndarray of shape (n,)
         A row that is older than what its entity ended with, or that has no time (NaN), is
-        compared with that, and moves nothing.
+        compared with that, and moves nothing. With a season, seconds since 1970.
     past : Past
+        With as many phases as the season has.
     span : int
         Rows of the running mean.
+    seasonal : Seasonal or None
+        Which columns have a season, if any.
 
     Returns
     -------
@@ -188,7 +256,9 @@ def past_columns(
     past : Past
     """
     X = np.where(np.isfinite(X), np.clip(X, -_FARTHEST, _FARTHEST), np.nan)
-    columns = PastColumns(*(np.empty_like(X) for _ in PastColumns._fields))
+    n_rows, width = X.shape
+    n_seasonal = 0 if seasonal is None else int(seasonal.columns.sum())
+    values = np.empty((n_rows, 3 * width + n_seasonal))
     is_late = ~(times >= past.time[codes])
     late = np.flatnonzero(is_late)
     if len(late):
@@ -197,41 +267,65 @@ def past_columns(
         soon = np.where(
             np.isfinite(copies.time), np.nextafter(copies.time, np.inf), 0.0
         )
-        late_columns, _ = _next_columns(
-            X[late], np.arange(len(late)), soon, copies, span
+        values[late], _ = _next_columns(
+            X[late], np.arange(len(late)), soon, copies, span, seasonal
         )
-        for values, late_values in zip(columns, late_columns, strict=True):
-            values[late] = late_values
     order = np.lexsort((times, codes))
     order = order[~is_late[order]] if len(late) else order
-    after = past.take(np.arange(len(past)))
+    after = past
     for start in range(0, len(order), _BLOCK):
         rows = order[start : start + _BLOCK]
         present, own_codes = np.unique(codes[rows], return_inverse=True)
-        block, ends = _next_columns(
-            X[rows], own_codes, times[rows], after.take(present), span
+        values[rows], ends = _next_columns(
+            X[rows], own_codes, times[rows], after.take(present), span, seasonal
         )
-        for values, block_values in zip(columns, block, strict=True):
-            values[rows] = block_values
+        if len(present) == len(past):
+            after = ends
+            continue
+        after = past.take(np.arange(len(past))) if after is past else after
         after.put(present, ends)
-    return columns, after
+    return PastColumns(values, width), after
 
 
 def _next_columns(
-    X: Array, codes: Codes, times: Array, past: Past, span: int
-) -> tuple[PastColumns, Past]:
+    X: Array,
+    codes: Codes,
+    times: Array,
+    past: Past,
+    span: int,
+    seasonal: Seasonal | None,
+) -> tuple[Array, Past]:
     """`past_columns` of some rows of every entity, none older than what it ended with."""
-    moments = _moments(X, codes, times, past)
-    sequences = _sequences(moments, past, span)
-    pasts = _pasts(moments, sequences, past, span)
+    moments = moments_of(X, codes, times, Ended(past.time, past.total, past.known))
     place = moments.of_row
+    level = X
+    usual = np.empty((len(X), 0))
+    usual_then = np.zeros_like(moments.total)
+    phases = PhaseSums(
+        Ended(past.visit, past.visit_total, past.visit_known), past.phase_sums
+    )
+    if seasonal is not None:
+        visits = seasonal.season.visits(times)
+        usual, phases = usual_values(X, codes, visits, phases, span)
+        usual[:, ~seasonal.columns] = 0.0
+        usual_then[moments.is_last] = past.usual[moments.entity[moments.is_last]]
+        usual_then[place] = usual
+        usual = np.where(np.isnan(usual), X, usual)
+        level = X - usual
+        usual = usual[:, seasonal.columns]
+    sequences = _sequences(moments, past, span)
+    pasts = _pasts(moments, usual_then, sequences, past, span)
     means = pasts.mean[place]
-    difference = np.where(np.isnan(means), X - X, X - means)
+    is_unknown = np.isnan(means)
+    if seasonal is not None:
+        is_unknown |= np.isnan(usual_then)[place]
+    difference = level - np.where(is_unknown, level, means)
     # What is left of a mean of equal values is rounding.
     difference[np.abs(difference) <= _ROUNDING * np.abs(X)] = 0.0
-    stays = np.isnan(X) | (pasts.value[place] == X)
+    moved = np.abs(X - pasts.value[place]) > _ROUNDING * np.abs(X)
+    stays = np.isnan(X) | ~(moved | np.isnan(pasts.value[place]))
     still = np.where(stays, pasts.still[place] + 1.0, 0.0)
-    ends = np.flatnonzero(np.diff(moments.entity, append=-1))
+    ends = moments.ends()
     after = Past(
         time=moments.time[ends],
         total=moments.total[ends],
@@ -240,57 +334,14 @@ def _next_columns(
         value=pasts.value[ends],
         still=pasts.still[ends],
         gaps=np.column_stack([sequences.gap, sequences.gap_sums])[ends],
+        usual=usual_then[ends],
+        visit=phases.current.time,
+        visit_total=phases.current.total,
+        visit_known=phases.current.known,
+        phase_sums=phases.sums,
     )
-    return PastColumns(difference, pasts.swing[place], still), after
-
-
-class _Moments(NamedTuple):
-    """Rows of one entity and time as one, sorted by entity and time.
-
-    Attributes
-    ----------
-    entity, time : ndarray of shape (m,)
-    total, known : ndarray of shape (m, p)
-        Sum and number of the known values.
-    is_last : ndarray of bool of shape (m,)
-        What the entity ended with before, and rows of that time.
-    of_row : ndarray of shape (n,)
-        Moment of each row.
-    """
-
-    entity: Codes
-    time: Array
-    total: Array
-    known: Array
-    is_last: Mask
-    of_row: Codes
-
-
-def _moments(X: Array, codes: Codes, times: Array, past: Past) -> _Moments:
-    """Moments of rows, after the last one of each entity."""
-    before = np.flatnonzero(past.time > -np.inf)
-    entity = np.concatenate([before, codes])
-    time = np.concatenate([past.time[before], times])
-    is_known = ~np.isnan(X)
-    total = np.concatenate([past.total[before], np.where(is_known, X, 0.0)])
-    counts = np.concatenate([past.known[before], is_known])
-    order = np.lexsort((time, entity))  # stable: the last ones stay before new rows
-    entity = entity[order]
-    time = time[order]
-    is_first = np.ones(len(order), dtype=bool)
-    is_first[1:] = (np.diff(entity) != 0) | (np.diff(time) != 0)
-    starts = np.flatnonzero(is_first)
-    total = total[order]
-    counts = counts[order]
-    if len(starts) < len(order):
-        total = np.add.reduceat(total, starts)
-        counts = np.add.reduceat(counts, starts)
-    moment = np.empty(len(order), dtype=np.intp)
-    moment[order] = np.cumsum(is_first) - 1
-    is_last = order[starts] < len(before)
-    return _Moments(
-        entity[starts], time[starts], total, counts, is_last, moment[len(before) :]
-    )
+    columns = [difference, pasts.swing[place], still, usual]
+    return np.concatenate(columns, axis=1), after
 
 
 class _Sequences(NamedTuple):
@@ -316,21 +367,23 @@ class _Sequences(NamedTuple):
     gap_sums: Array
 
 
-def _sequences(moments: _Moments, past: Past, span: int) -> _Sequences:
+def _sequences(moments: Moments, past: Past, span: int) -> _Sequences:
     """Where the past of an entity begins, or begins again."""
-    is_first = np.diff(moments.entity, prepend=-1) != 0
-    gap = np.diff(moments.time, prepend=np.nan)
+    is_first = np.ones(len(moments.entity), dtype=bool)
+    is_first[1:] = moments.entity[1:] != moments.entity[:-1]
+    gap = np.full(len(moments.time), np.nan)
+    gap[1:] = moments.time[1:] - moments.time[:-1]
     gap[is_first] = np.where(
         moments.is_last[is_first], past.gaps[moments.entity[is_first], 0], np.nan
     )
     starts = np.flatnonzero(is_first)
     terms = np.column_stack([np.nan_to_num(gap), ~np.isnan(gap)])
     initial = past.gaps[moments.entity[starts], 1:]
-    sums = _running(terms, starts, initial, LONG * span)
-    before = _shifted(sums, starts, initial)
+    sums = running(terms, starts, initial, LONG * span)
+    before = shifted(sums, starts, initial)
     weight = np.maximum(before[:, 1], 1.0)
     is_long = gap * weight > RESTART * span * before[:, 0]
-    is_long &= before[:, 1] > _weight_of(_USUAL_GAPS, LONG * span)
+    is_long &= before[:, 1] > weight_of(_USUAL_GAPS, LONG * span)
     # What an entity ended with has been looked at before.
     begins = is_first | (is_long & ~moments.is_last)
     goes_on = moments.is_last[begins] & is_first[begins]
@@ -339,19 +392,14 @@ def _sequences(moments: _Moments, past: Past, span: int) -> _Sequences:
     )
 
 
-def _weight_of(rows: int, span: int) -> float:
-    """A little less than what so many rows weigh."""
-    decay = decay_of(span)
-    return (1.0 - decay**rows) / (1.0 - decay) - 0.5
-
-
 class _Pasts(NamedTuple):
     """What was before each moment.
 
     Attributes
     ----------
     mean, swing : ndarray of shape (m, p)
-        Running mean, NaN where there is none; mean of recent steps.
+        Running mean of values less what was usual, NaN where there is none; mean of
+        recent steps.
     value, still : ndarray of shape (m, p)
         As in :class:`Past`.
     sums : ndarray of shape (m, 4, p)
@@ -364,8 +412,13 @@ class _Pasts(NamedTuple):
     sums: Array
 
 
-def _pasts(moments: _Moments, sequences: _Sequences, past: Past, span: int) -> _Pasts:
-    """What was before each moment of some sequences."""
+def _pasts(
+    moments: Moments, usual: Array, sequences: _Sequences, past: Past, span: int
+) -> _Pasts:
+    """What was before each moment of some sequences.
+
+    `usual` is what was usual at each moment (m, p), NaN where nobody knows.
+    """
     starts = sequences.starts
     entity = moments.entity[starts]
     goes_on = sequences.goes_on
@@ -373,35 +426,34 @@ def _pasts(moments: _Moments, sequences: _Sequences, past: Past, span: int) -> _
     first_value = np.where(goes_on[:, None], past.value[entity], np.nan)
     first_still = np.where(goes_on[:, None], past.still[entity], 0.0)
     is_known = moments.known > 0
-    values = moments.total / np.maximum(moments.known, 1.0)
+    values = moments.values()
+    level = values - usual
+    has_level = is_known & ~np.isnan(level)
     last = _last_known(values, is_known, sequences, first_value)
     steps = np.where(is_known, np.abs(values - last), np.nan)
+    steps[steps <= _ROUNDING * np.abs(values)] = 0.0
     has_step = ~np.isnan(steps)
     steps[~has_step] = 0.0
     number, width = values.shape
-    sums = _running(
-        np.concatenate([values * is_known, is_known, steps, has_step], axis=1),
+    sums = running(
+        np.concatenate(
+            [np.where(has_level, level, 0.0), has_level, steps, has_step], axis=1
+        ),
         starts,
         first_sums.reshape(len(starts), -1),
         span,
     )
-    sums = _shifted(sums, starts, first_sums.reshape(len(starts), -1))
+    sums = shifted(sums, starts, first_sums.reshape(len(starts), -1))
     sums = sums.reshape(number, _SUMS, width)
     has_moved = is_known & ~(has_step & (steps == 0.0))
     still = _still_rows(has_moved, sequences, first_still)
     return _Pasts(
-        mean=_ratio(sums[:, 0], sums[:, 1]),
-        swing=np.nan_to_num(_ratio(sums[:, 2], sums[:, 3])),
+        mean=ratio(sums[:, 0], sums[:, 1]),
+        swing=np.nan_to_num(ratio(sums[:, 2], sums[:, 3])),
         value=last,
-        still=_shifted(still, starts, first_still),
+        still=shifted(still, starts, first_still),
         sums=sums,
     )
-
-
-def _ratio(sums: Array, weights: Array) -> Array:
-    """Means, NaN where nothing is remembered."""
-    enough = weights > _FORGOTTEN
-    return np.where(enough, sums / np.where(enough, weights, 1.0), np.nan)
 
 
 def _last_known(
@@ -409,7 +461,7 @@ def _last_known(
 ) -> Array:
     """Value known last before each moment (m, p) of its sequence, NaN where there is none."""
     if is_known.all():
-        return _shifted(values, sequences.starts, first)
+        return shifted(values, sequences.starts, first)
     begin = sequences.starts[sequences.of_moment][:, None]
     place = np.roll(_last_place(is_known), 1, axis=0)
     place[sequences.starts] = -1
@@ -430,55 +482,3 @@ def _last_place(mask: Mask) -> Codes:
     """Last line up to each one in which a mask (m, p) is true; -1 where there is none."""
     places = np.where(mask, np.arange(len(mask))[:, None], -1)
     return np.maximum.accumulate(places, axis=0)
-
-
-def _shifted(values: Array, starts: Codes, first: Array) -> Array:
-    """Values (m, k) of the line before, and others (s, k) where sequences start."""
-    before = np.empty_like(values)
-    before[1:] = values[:-1]
-    before[starts] = first
-    return before
-
-
-def decay_of(span: int) -> float:
-    """What a row weighs less than the one after it, in means over a span."""
-    return 1.0 - 2.0 / (span + 1.0)
-
-
-def _running(terms: Array, starts: Codes, initial: Array, span: int) -> Array:
-    """Weighted sums :math:`y_i = x_i + q y_{i-1}` along sequences.
-
-    Parameters
-    ----------
-    terms : ndarray of shape (m, k)
-    starts : ndarray of shape (s,)
-        First line of each sequence.
-    initial : ndarray of shape (s, k)
-        Sums before.
-    span : int
-
-    Returns
-    -------
-    ndarray of shape (m, k)
-    """
-    decay = decay_of(span)
-    coefficients = np.array([1.0, -decay])
-    sums = np.empty_like(terms)
-    lengths = np.diff(starts, append=len(terms))
-    for number in np.flatnonzero(lengths >= _SHORT).tolist():
-        lines = slice(starts[number], starts[number] + lengths[number])
-        sums[lines], _ = lfilter(
-            [1.0], coefficients, terms[lines], axis=0, zi=decay * initial[[number]]
-        )
-    # Shorter ones side by side, with others of about their length.
-    sizes = np.where(lengths < _SHORT, np.frexp(lengths - 0.5)[1], -1)
-    for size in np.unique(sizes[sizes >= 0]).tolist():
-        chosen = np.flatnonzero(sizes == size)
-        places = starts[chosen, None] + np.arange(lengths[chosen].max())
-        inside = places < (starts + lengths)[chosen, None]
-        padded = terms[np.minimum(places, len(terms) - 1)]
-        padded_sums, _ = lfilter(
-            [1.0], coefficients, padded, axis=1, zi=decay * initial[chosen, None]
-        )
-        sums[places[inside]] = padded_sums[inside]
-    return sums

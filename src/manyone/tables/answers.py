@@ -15,7 +15,7 @@ from manyone.messages import plural, warn_user
 from manyone.progress import counted
 from manyone.tables.claims import Claims
 from manyone.tables.errors import TableError
-from manyone.tables.frames import Frame, Table, Values, like
+from manyone.tables.frames import Columns, Frame, Table, Values, like
 
 if TYPE_CHECKING:
     from manyone.tables.model import TableModel
@@ -57,24 +57,42 @@ class Answers:
 
 
 def answer_rows(
-    model: TableModel, frame: Frame, claims: Claims, fdr: float | None
+    model: TableModel,
+    frame: Frame,
+    claims: Claims,
+    fdr: float | None,
+    columns: Columns | None = None,
 ) -> Answers:
-    """Answers for the rows of a table that are to be answered."""
+    """Answers for the rows of a table that are to be answered.
+
+    `columns` are those that the model uses, where they have been read.
+    """
     if fdr is not None:
         check_fdr(fdr)
     n_rows = len(frame)
     score = np.empty(n_rows)
     for start in counted(range(0, n_rows, _BLOCK)):
         place = slice(start, min(start + _BLOCK, n_rows))
-        block = frame if n_rows <= _BLOCK else frame[place]
         codes = claims.codes[place]
-        try:
-            columns = model.encoder_.read(block)
-        except TableError as error:
-            raise error.after(start) from None
-        Z = model.encoder_.encode(columns, codes)
+        Z = model.encoder_.encode(_columns_of(model, frame, place, columns), codes)
         score[place] = scores_of(model, Z, codes)
     return _judged(model, claims, score[claims.rows], fdr)
+
+
+def _columns_of(
+    model: TableModel, frame: Frame, place: slice, columns: Columns | None
+) -> Columns:
+    """Columns of a block of rows, from those of all rows where these have been read."""
+    is_whole = place.stop - place.start == len(frame)
+    if columns is not None:
+        if is_whole:
+            return columns
+        rows = np.arange(place.start, place.stop)
+        return {name: column.take(rows) for name, column in columns.items()}
+    try:
+        return model.encoder_.read(frame if is_whole else frame[place])
+    except TableError as error:
+        raise error.after(place.start) from None
 
 
 def scores_of(model: TableModel, Z: Array, codes: Codes) -> Array:

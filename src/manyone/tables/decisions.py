@@ -163,26 +163,32 @@ def decide(
     note = f"{infinite} infinite values taken as missing" if infinite else ""
     numbers = replace(NumberMap.learn(column.values, linear), infinite=infinite > 0)
     decision = replace(decision, map=numbers, note=note)
-    if column.past is None or set(parts) == {"level"} or len(numbers.knots) == 2:
+    if column.past is None or len(numbers.knots) == 2:
         return decision
-    return _decide_past(decision, numbers, column.past, linear, parts)
+    return _decide_past(decision, numbers, column, linear, parts)
 
 
 def _decide_past(
     decision: Decision,
-    level: NumberMap,
-    past: Array,
+    values: NumberMap,
+    column: Column,
     linear: float,
     parts: Sequence[str],
 ) -> Decision:
-    """What is used of the past (n, 2) of a column, beside or instead of its values."""
-    maps = {"level": level}
-    for part, values in zip(PARTS[1:], past.T, strict=True):
-        if len(np.unique(values[np.isfinite(values)])) > 2:
-            maps[part] = NumberMap.learn(values, linear)
+    """What is used of the past of a column, beside or instead of its values."""
+    assert column.past is not None
+    maps = {"level": values}
+    made = dict(zip(PARTS[1:], column.past.T, strict=True))
+    if column.usual is not None:
+        made["level"] = column.level
+    for part, numbers in made.items():
+        if len(np.unique(numbers[np.isfinite(numbers)])) > 2:
+            learned = NumberMap.learn(numbers, linear)
+            maps[part] = replace(learned, infinite=values.infinite)
     used = tuple(part for part in PARTS if part in parts and part in maps)
-    if used in ((), ("level",)):
+    if used in ((), ("level",)) and column.usual is None:
         return decision
+    used = used or ("level",)
     return replace(decision, map=PastMap(used, tuple(maps[part] for part in used)))
 
 

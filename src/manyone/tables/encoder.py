@@ -343,6 +343,7 @@ class Encoder:
             decision.name: replace(
                 decision.checked(columns[decision.name], style),
                 past=columns[decision.name].past,
+                usual=columns[decision.name].usual,
             )
             for decision in used
         }

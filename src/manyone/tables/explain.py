@@ -24,9 +24,9 @@ from manyone.tables.frames import Columns, Frame, Table, like
 from manyone.tables.gaps import completed
 from manyone.tables.maps import LEVEL_HEIGHT, PastMap
 from manyone.tables.needed import needed_values
-from manyone.tables.past import carried
+from manyone.tables.past import carried, season_words
 from manyone.tables.reference import Reference
-from manyone.tables.wording import Words, past_words, reason, words_of
+from manyone.tables.wording import AboutPast, Words, past_words, reason, words_of
 
 if TYPE_CHECKING:
     from manyone.tables.model import TableModel
@@ -197,6 +197,9 @@ def _explain_block(
     scale = np.maximum(metric.scale[compared], 1e-9)
     deviation = np.abs(Z - reasons.expected) / scale
     words = np.empty((*order.shape, len(Words._fields)), dtype=object)
+    when = [""] * len(frame)
+    if model.training_.past is not None and model.time is not None:
+        when = season_words(frame, model.time, model.training_.past)
     for place in np.unique(order).tolist():
         rows, ranks = np.nonzero(order == place)
         name = encoder.used[place]
@@ -210,18 +213,14 @@ def _explain_block(
             usually_empty[rows, place],
         )
         if isinstance(column_map, PastMap):
-            past = carried(frame, [name])[rows, 0]
+            past = carried(frame, [name])[:, rows, 0].T
             worst = deviation[rows, own_places].argmax(axis=1)
             blamed = [column_map.parts[part] for part in worst.tolist()]
-            expected = reasons.expected[rows, own_places]
-            usual = column_map.undo(expected, "swing")
-            about_past = past_words(name, column.values, past, blamed, usual)
-            column_words = [
-                plain if unusual is None or empty else unusual
-                for plain, unusual, empty in zip(
-                    column_words, about_past, is_empty[rows, place], strict=True
-                )
-            ]
+            has_season = column.usual is not None
+            times = [when[row] if has_season else "" for row in rows.tolist()]
+            swings = column_map.undo(reasons.expected[rows, own_places], "swing")
+            about = AboutPast(past, blamed, swings, times)
+            column_words = past_words(name, column_words, about)
         words[rows, ranks] = column_words
     value, expected, number, expected_number, sentence = np.moveaxis(words, -1, 0)
     return Explanation(

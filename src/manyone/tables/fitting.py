@@ -34,8 +34,10 @@ from manyone.tables.frames import (
 )
 from manyone.tables.in_time import PartsChoice, choose_parts
 from manyone.tables.maps import PARTS
+from manyone.tables.past import Compared
 from manyone.tables.ranges import learn_ranges, left_out_margins
 from manyone.tables.sampling import kept_rows
+from manyone.tables.seasons import SeasonChoice, choose_season
 from manyone.tables.training import TrainingTable
 from manyone.tables.unknown import UnknownTasks, left_out_together
 
@@ -63,12 +65,20 @@ class Fitted(NamedTuple):
 def fit_table(asked: TableModel, table: Table) -> Fitted:
     """What a table model asks for, of a table wherever it is."""
     roles = asked._roles()
-    training = kept_rows(table, roles, names_of(asked.ignore), asked._span())
+    span = asked._span()
+    ignored = names_of(asked.ignore)
+    compared = None if span is None else Compared(span)
+    training = kept_rows(table, roles, ignored, compared)
     _refuse_lone_rows(training)
     if asked.time is None:
         _note_dates(training.columns | _ignored(asked, table))
     in_time = PartsChoice(PARTS, {})
+    by_season = SeasonChoice("", (), {})
     if asked.history == "auto":
+        by_season = choose_season(training)
+        if span is not None and by_season.season:
+            compared = Compared(span, by_season.season, by_season.columns)
+            training = kept_rows(table, roles, ignored, compared)
         in_time = choose_parts(training)
     linear = _LINEAR.get(asked.anomalies, 0.5)
     if training.past is not None and "difference" in in_time.parts:
@@ -86,11 +96,12 @@ def fit_table(asked: TableModel, table: Table) -> Fitted:
     )
     with quietly():
         model, choice = choose_model(asked, Z, given)
-    if in_time.lines:
-        choice = {
-            name: np.concatenate([in_time.lines[name], values])
-            for name, values in choice.items()
-        }
+    for lines in (by_season.lines, in_time.lines):
+        if lines:
+            choice = {
+                name: np.concatenate([lines[name], values])
+                for name, values in choice.items()
+            }
     return guarded(training, encoder, model, choice, Z)
 
 

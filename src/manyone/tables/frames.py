@@ -52,19 +52,28 @@ class Column:
         What the values of a text column stand for.
     past : ndarray of shape (n, 2) or None
         How the values differ from their running means, and how much they swing.
+    usual : ndarray of shape (n,) or None
+        What is usual at the time of each row, where the column has a season.
     """
 
     kind: str
     values: Array
     levels: NDArray[np.str_] | None = None
     past: Array | None = None
+    usual: Array | None = None
+
+    @property
+    def level(self) -> Array:
+        """Values (n,), less what is usual at their time where that is known."""
+        return self.values if self.usual is None else self.values - self.usual
 
     def take(self, rows: Codes) -> Column:
         """Some of the rows; texts that none of them has are forgotten."""
         values = self.values[rows]
         if self.levels is None:
             past = None if self.past is None else self.past[rows]
-            return replace(self, values=values, past=past)
+            usual = None if self.usual is None else self.usual[rows]
+            return replace(self, values=values, past=past, usual=usual)
         is_known = ~np.isnan(values)
         used, numbers = np.unique(values[is_known].astype(np.intp), return_inverse=True)
         values = values.copy()
@@ -82,9 +91,12 @@ class Column:
         """These values followed by more values of a column of some name."""
         kind = self._common_kind(more, name)
         if kind != "text":
-            pasts = [part.past for part in (self, more) if part.past is not None]
-            past = np.concatenate(pasts) if len(pasts) == 2 else None
-            return Column(kind, np.concatenate([self.values, more.values]), past=past)
+            return Column(
+                kind,
+                np.concatenate([self.values, more.values]),
+                past=_both(self.past, more.past),
+                usual=_both(self.usual, more.usual),
+            )
         listed = [
             np.empty(0, dtype="U1") if part.levels is None else part.levels
             for part in (self, more)
@@ -142,6 +154,13 @@ class Column:
 
 
 Columns = dict[str, Column]
+
+
+def _both(first: Array | None, second: Array | None) -> Array | None:
+    """Two arrays in one; None where one is missing."""
+    if first is None or second is None:
+        return None
+    return np.concatenate([first, second])
 
 
 def _number_of(text: str) -> float:

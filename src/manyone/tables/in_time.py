@@ -88,11 +88,8 @@ def choose_parts(training: TrainingTable) -> PartsChoice:
     """Choose what is used of columns of numbers, of rows with a past or without one."""
     if training.past is None:
         return PartsChoice(PARTS[:1], {})
-    span = training.past.span
-    normal = np.flatnonzero(~training.outlier)
-    firsts = normal[np.unique(training.codes()[normal], return_index=True)[1]]
-    enough = ENOUGH_SPANS * span
-    if np.median(training.totals[firsts]) < enough:
+    if not has_enough_rows(training):
+        enough = ENOUGH_SPANS * training.past.span
         reason = f"a usual task has fewer than {enough} rows, too short a past"
         line = _line(training, "values", np.nan, reason)
         return PartsChoice(PARTS[:1], columns_of([line]))
@@ -105,6 +102,15 @@ def choose_parts(training: TrainingTable) -> PartsChoice:
         reason = "by faults made in later rows" if place == number else ""
         lines.append(_line(training, name, one.score, reason))
     return PartsChoice([*_CANDIDATES.values()][number], columns_of(lines))
+
+
+def has_enough_rows(training: TrainingTable) -> bool:
+    """Whether a usual task has rows enough to be compared in time."""
+    assert training.past is not None
+    normal = np.flatnonzero(~training.outlier)
+    firsts = normal[np.unique(training.codes()[normal], return_index=True)[1]]
+    enough = ENOUGH_SPANS * training.past.span
+    return bool(np.median(training.totals[firsts]) >= enough)
 
 
 def _line(
@@ -162,7 +168,7 @@ def _rows_in_time(training: TrainingTable) -> RowsInTime:
     for column in training.columns.values():
         if column.past is None or column.kind != "number":
             continue
-        three = np.column_stack([column.values, column.past])
+        three = np.column_stack([column.level, column.past])
         is_known = np.isfinite(three)
         total = np.where(is_known, three, 0.0).sum(axis=0)
         mean = total / np.maximum(is_known.sum(axis=0), 1)

@@ -13,8 +13,8 @@ from scipy.special import ndtri
 from manyone._types import Array
 from manyone.tables.frames import Column
 
-#: Numbers that a column with a past becomes: its values, how they differ from those
-#: before, and how much they move lately.
+#: Numbers that a column with a past becomes: its values, less what is usual at their time
+#: where it has a season; how they differ from those before; how much they move lately.
 PARTS = ("level", "difference", "swing")
 # Knots of the map of a column of numbers: of 2,000 normal, heavy-tailed or two-humped values
 # the farthest coordinate then errs by 0.15 standard deviations (17 knots: 0.19, 9: 0.56).
@@ -81,7 +81,11 @@ class NumberMap:
         level = np.std(np.repeat(normal, counts))
         scores = linear * standard + (1 - linear) * normal / level
         scores /= np.std(np.repeat(scores, counts))
-        if len(distinct) > _KNOTS:
+        last = len(distinct) - 1
+        if linear == 1.0:
+            # A straight line; two knots are those of columns with two values.
+            chosen = np.unique([0, (last + 1) // 2, last])
+        elif len(distinct) > _KNOTS:
             # Knots at even steps of the scores: dense where the map bends.
             even = np.linspace(scores[0], scores[-1], _KNOTS)
             by_rank = np.linspace(0, len(distinct) - 1, _KNOTS).round().astype(np.intp)
@@ -292,5 +296,5 @@ def number_values(column_map: Map, column: Column) -> Array:
     if not isinstance(column_map, PastMap):
         return column.values[:, None]
     assert column.past is not None
-    places = [PARTS.index(part) for part in column_map.parts]
-    return np.column_stack([column.values, column.past])[:, places]
+    parts = dict(zip(PARTS, (column.level, *column.past.T), strict=True))
+    return np.column_stack([parts[part] for part in column_map.parts])

@@ -18,6 +18,7 @@ from manyone._types import Anomalies, Array, Codes, Labels, Mask
 from manyone.calibration.together import left_out_pvalues
 from manyone.data.rows import MISSING
 from manyone.estimators.base import OneClassEstimator
+from manyone.history.past import PastColumns
 from manyone.messages import plural, warn_user
 from manyone.tables.answers import Answers, answer_rows, as_output, thresholds_of
 from manyone.tables.claims import claimed_tasks, labels_like
@@ -27,6 +28,7 @@ from manyone.tables.explain import alarm_reasons, explanation_table
 from manyone.tables.fitting import Fitted, fit_again, fit_table, quietly
 from manyone.tables.forward import ForwardCheck, check_forward
 from manyone.tables.frames import (
+    Columns,
     Frame,
     Table,
     as_table,
@@ -41,6 +43,7 @@ from manyone.tables.page import report_of, write_page
 from manyone.tables.past import (
     SPAN,
     TablePast,
+    add_made,
     carries_past,
     known_times,
     with_columns,
@@ -355,10 +358,14 @@ class TableModel(OutlierMixin, BaseEstimator):
         fdr: float | None = None,
         unknown: str = "pooled",
         worth: Worth | None = None,
+        columns: Columns | None = None,
     ) -> Answers:
-        """What the model says of the rows of a frame that carries their past."""
+        """What the model says of the rows of a frame that carries their past.
+
+        Unless their `columns` are given, which have it.
+        """
         claims = claimed_tasks(frame, self.task_columns, self.tasks_, unknown)
-        answers = answer_rows(self, frame, claims, fdr)
+        answers = answer_rows(self, frame, claims, fdr, columns)
         return answers if worth is None else worth.applied(self, frame, answers)
 
     def _scores(
@@ -519,16 +526,40 @@ class TableModel(OutlierMixin, BaseEstimator):
         past = self.training_.past if past is None else past
         if past is None or not past.names or carries_past(frame):
             return frame, past
+        columns = self.encoder_.read(frame, past.names)
+        made, after = self._made(frame, columns, past, moves, in_order)
+        return with_columns(frame, past, made), after
+
+    def columns_in_stream(
+        self, frame: Frame, past: TablePast | None, moves: Mask
+    ) -> Columns:
+        """The columns that are used, with the past of their rows.
+
+        As `with_past` for rows as they come: the past moves on in place.
+        """
+        columns = self.encoder_.read(frame)
+        if past is None or carries_past(frame):
+            return columns
+        made, _ = self._made(frame, columns, past, moves, in_order=False)
+        return add_made(columns, past, made)
+
+    def _made(
+        self,
+        frame: Frame,
+        columns: Columns,
+        past: TablePast,
+        moves: Mask | None,
+        in_order: bool,
+    ) -> tuple[PastColumns, TablePast]:
+        """What is made from the past of the rows of a frame, and the past after them."""
         labels = task_labels(frame, self.task_columns)
         labels = labels_like(labels, self.tasks_, self.task_columns)
         assert self.time is not None
-        times = known_times(frame, self.time)
+        times = known_times(frame, self.time, past)
         if moves is not None:
             times = np.where(moves, times, np.nan)
-        columns = self.encoder_.read(frame, past.names)
         X = np.column_stack([columns[name].values for name in past.names])
-        made, after = past.columns(X, labels, times, in_order=in_order)
-        return with_columns(frame, past.names, made), after
+        return past.columns(X, labels, times, in_order=in_order)
 
     def evaluate(self, table: Table, *, outlier: str) -> Table:
         """How well labelled rows are told apart, over all and for each task.
@@ -596,8 +627,8 @@ class TableModel(OutlierMixin, BaseEstimator):
         """
         check_is_fitted(self)
         past = self.training_.past
-        span = None if past is None else past.span
-        rows = kept_rows(table, self._roles(), names_of(self.ignore), span)
+        compared = None if past is None else past.compared
+        rows = kept_rows(table, self._roles(), names_of(self.ignore), compared)
         training = self._like_training(rows)
         stays = np.isin(self.training_.labels, np.array([*keep], dtype=object))
         if stays.any():

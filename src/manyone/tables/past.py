@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import NamedTuple, Self
 
 import narwhals.stable.v2 as nw
 import numpy as np
@@ -19,6 +19,7 @@ from manyone.data.blocks import Block, ChainedBlock
 from manyone.data.labels import encode, find
 from manyone.data.rows import MISSING
 from manyone.history.past import Past, PastColumns, past_columns
+from manyone.history.seasons import SEASONS, Seasonal
 from manyone.messages import label_text
 from manyone.tables.errors import TableError
 from manyone.tables.frames import (
@@ -35,8 +36,28 @@ from manyone.tables.frames import (
 
 #: Rows of the running means, unless somebody asks for others.
 SPAN = 12
-# Between the name of a column and what was made of its past.
+# Between the name of a column and what was made of its past, and what that may be.
 _MARK = "\x1f"
+_MADE = ("difference", "swing", "still")
+_USUAL = "usual"
+
+
+class Compared(NamedTuple):
+    """What rows are compared with.
+
+    Attributes
+    ----------
+    span : int
+        Rows of the running means.
+    season : str
+        Among `SEASONS`; empty for none.
+    seasonal : tuple of str
+        Columns that have a season.
+    """
+
+    span: int
+    season: str = ""
+    seasonal: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +77,12 @@ class TablePast:
     is_begun : ndarray of bool of shape (E,)
         Whether it comes from rows of the table that is being read, which go on in the
         order of time; else a table may also begin anew.
+    has_dates : bool
+        Whether times are dates, which have hours, and no mere numbers.
+    season : str
+        That columns are compared with, among `SEASONS`; empty for none.
+    seasonal : tuple of str
+        Those of the columns that have it.
     """
 
     names: tuple[str, ...]
@@ -63,12 +90,41 @@ class TablePast:
     tasks: Labels
     past: Past
     is_begun: Mask
+    has_dates: bool = False
+    season: str = ""
+    seasonal: tuple[str, ...] = ()
 
     @classmethod
-    def none(cls, names: Sequence[str], span: int, tasks: Labels) -> Self:
+    def none(
+        cls, names: Sequence[str], tasks: Labels, compared: Compared, *, has_dates: bool
+    ) -> Self:
         """Of tasks that no row has been seen of."""
-        past = Past.none(len(tasks), len(names))
-        return cls(tuple(names), span, tasks, past, np.zeros(len(tasks), dtype=bool))
+        phases = SEASONS[compared.season].phases if compared.season else 0
+        return cls(
+            tuple(names),
+            compared.span,
+            tasks,
+            Past.none(len(tasks), len(names), phases),
+            np.zeros(len(tasks), dtype=bool),
+            has_dates,
+            compared.season,
+            compared.seasonal,
+        )
+
+    @property
+    def compared(self) -> Compared:
+        """What rows are compared with."""
+        return Compared(self.span, self.season, self.seasonal)
+
+    def seasonal_names(self) -> list[str]:
+        """Columns that have a season, in the order of the columns."""
+        return [name for name in self.names if name in self.seasonal]
+
+    def _seasonal(self) -> Seasonal | None:
+        """The season and which of the columns have it; None where there is none."""
+        if not self.season:
+            return None
+        return Seasonal(SEASONS[self.season], np.isin(self.names, self.seasonal))
 
     def of_tasks(self, tasks: Labels) -> Self:
         """That of some tasks, sorted, some of which may be new."""
@@ -81,7 +137,9 @@ class TablePast:
         wanted = set(names)
         places = [k for k, name in enumerate(self.names) if name in wanted]
         shared = tuple(self.names[k] for k in places)
-        return replace(self, names=shared, past=self.past.of_columns(places))
+        seasonal = tuple(name for name in self.seasonal if name in wanted)
+        past = self.past.of_columns(places)
+        return replace(self, names=shared, past=past, seasonal=seasonal)
 
     def ended(self) -> Self:
         """For another table, which goes on from here or begins anew."""
@@ -110,6 +168,7 @@ class TablePast:
         in_order : bool
             Whether rows that are older than rows of an earlier call are refused. If not,
             rows are taken as they come: an older one is as late as the latest before it.
+            The past then moves on in place, that of the tasks that it has.
         """
         tasks, codes = encode(labels)
         before = self.of_tasks(tasks)
@@ -119,9 +178,7 @@ class TablePast:
         if not in_order:
             begin = np.where(before.is_begun, before.past.time, -np.inf)
             when = np.where(np.isnan(when), when, _latest_so_far(own, when, begin))
-        fresh = before.past.continued(own, when)
-        begun = np.flatnonzero(before.is_begun)
-        fresh.put(begun, before.past.take(begun))
+        fresh = before.past.continued(own, when, before.is_begun)
         is_late = before.is_begun[own] & (when < before.past.time[own])
         if is_late.any():
             row = int(has_task[np.argmax(is_late)])
@@ -131,15 +188,28 @@ class TablePast:
                 row=row,
                 remedy="Sort the table by its time, or fit with history=None.",
             )
-        columns, after = past_columns(X[has_task], own, when, fresh, self.span)
+        seasonal = self._seasonal()
+        columns, after = past_columns(
+            X[has_task], own, when, fresh, self.span, seasonal
+        )
         if len(has_task) < len(X):
-            parts = columns
-            columns = PastColumns(*(np.where(np.isnan(X), np.nan, 0.0) for _ in parts))
-            for values, part in zip(columns, parts, strict=True):
-                values[has_task] = part
+            nothing = np.where(np.isnan(X), np.nan, 0.0)
+            usual = X[:, :0] if seasonal is None else X[:, seasonal.columns]
+            values = np.hstack([nothing, nothing, nothing, usual])
+            values[has_task] = columns.values
+            columns = PastColumns(values, X.shape[1])
         is_begun = np.ones(len(tasks), dtype=bool)
         ended = replace(before, past=after, is_begun=is_begun)
-        return columns, self._moved_on(ended)
+        if in_order:
+            return columns, self._moved_on(ended)
+        places = find(tasks, self.tasks)[0]
+        if np.any(places == MISSING):
+            is_known = np.flatnonzero(places != MISSING)
+            places = places[is_known]
+            after = after.take(is_known)
+        self.past.put(places, after)
+        self.is_begun[places] = True
+        return columns, self
 
     def _moved_on(self, ended: TablePast) -> Self:
         """The same, where some tasks, known or new, have ended with something else."""
@@ -165,21 +235,21 @@ def _latest_so_far(codes: Codes, times: Array, begin: Array) -> Array:
     return latest
 
 
-def hidden_names(names: Iterable[str]) -> list[str]:
-    """Names under which a frame carries what was made from the past of columns."""
-    return [f"{name}{_MARK}{part}" for name in names for part in PastColumns._fields]
-
-
 def is_hidden(name: str) -> bool:
     """Whether a column of a frame was made from the past of another."""
     return _MARK in name
 
 
-def with_columns(frame: Frame, names: Sequence[str], made: PastColumns) -> Frame:
+def _hidden_names(names: Iterable[str], part: str) -> list[str]:
+    """Names under which a frame carries a part of the past of columns."""
+    return [f"{name}{_MARK}{part}" for name in names]
+
+
+def with_columns(frame: Frame, past: TablePast, made: PastColumns) -> Frame:
     """A frame that carries columns made from the past of some of its columns."""
-    new_names = hidden_names(names)
-    values = np.stack(made, axis=-1).reshape(len(frame), len(new_names))
-    hidden = nw.from_numpy(values, new_names, backend=frame.implementation)
+    names = [name for part in _MADE for name in _hidden_names(past.names, part)]
+    names += _hidden_names(past.seasonal_names(), _USUAL)
+    hidden = nw.from_numpy(made.values, names, backend=frame.implementation)
     if frame.implementation.is_pandas_like():
         native = hidden.to_native()
         native.index = frame.to_native().index
@@ -193,28 +263,68 @@ def carries_past(frame: Frame) -> bool:
 
 
 def carried(frame: Frame, names: Sequence[str]) -> Array:
-    """What a frame carries of the past of columns, (n, p, 3); see `PastColumns`."""
-    values = frame.select(hidden_names(names)).to_numpy()
-    return values.reshape(len(frame), len(names), len(PastColumns._fields))
+    """What a frame carries of the past of columns, (3, n, p): differences, swings, stills."""
+    hidden = [name for part in _MADE for name in _hidden_names(names, part)]
+    values = frame.select(hidden).to_numpy()
+    return np.moveaxis(values.reshape(len(frame), len(_MADE), len(names)), 1, 0)
 
 
 def add_past(columns: Columns, frame: Frame) -> Columns:
-    """Columns with what a frame carries of their past: differences and swings."""
+    """Columns with what a frame carries of their past: differences, swings, what is usual."""
     hidden = set(filter(is_hidden, frame.columns))
-    names = [name for name in columns if hidden_names([name])[0] in hidden]
+    names = [name for name in columns if _hidden_names([name], _MADE[0])[0] in hidden]
     if not names:
         return columns
-    past = carried(frame, names)
+    difference, swing, _ = carried(frame, names)
+    seasonal = [name for name in names if _hidden_names([name], _USUAL)[0] in hidden]
+    usual = np.empty((len(frame), 0))
+    if seasonal:
+        usual = frame.select(_hidden_names(seasonal, _USUAL)).to_numpy()
+    return _with_past(columns, names, (difference, swing), seasonal, usual)
+
+
+def add_made(columns: Columns, past: TablePast, made: PastColumns) -> Columns:
+    """Columns with what was made from the past of their rows."""
+    parts = (made.difference, made.swing)
+    return _with_past(columns, past.names, parts, past.seasonal_names(), made.usual)
+
+
+def _with_past(
+    columns: Columns,
+    names: Sequence[str],
+    parts: tuple[Array, Array],
+    seasonal: Sequence[str],
+    usual: Array,
+) -> Columns:
+    """Columns with differences and swings (n, p), and what is usual of some (n, s)."""
+    usual_of = dict(zip(seasonal, usual.T, strict=True))
+    pasts = np.stack(parts, axis=-1)
     return columns | {
-        name: replace(columns[name], past=past[:, place, :2])
+        name: replace(columns[name], past=pasts[:, place], usual=usual_of.get(name))
         for place, name in enumerate(names)
     }
 
 
-def known_times(frame: Frame, name: str) -> Array:
+def known_times(frame: Frame, name: str, past: TablePast) -> Array:
     """Times of rows to score, NaN where there is none."""
     refuse_missing_columns(frame, time=[name])
-    return times_of(read_column(frame.get_column(name)))[0]
+    times, are_dates = times_of(read_column(frame.get_column(name)))
+    if past.season and not are_dates and np.isfinite(times).any():
+        raise TableError(
+            f"The time column {name!r} holds numbers, and the model compares rows by "
+            f"{past.season}",
+            remedy="Give dates, as those that it was fitted to.",
+        )
+    return times
+
+
+def season_words(frame: Frame, name: str, past: TablePast) -> list[str]:
+    """When in its season each row is, in words, by a time column; empty without a season."""
+    if not past.season:
+        return [""] * len(frame)
+    times = known_times(frame, name, past).tolist()
+    season = SEASONS[past.season]
+    return [season.words(time) if time == time else "" for time in times]
 
 
 # --------------------------------------------------------------------------------- training
@@ -229,12 +339,12 @@ class TrainingPast:
     roles : dict
         Names of the columns for ``task``, ``time``, ``outlier`` and ``groups``.
     ignore : list of str
-    span : int
+    compared : Compared
     """
 
     roles: dict[str, list[str]]
     ignore: Sequence[str]
-    span: int
+    compared: Compared
 
     def start(self, frame: Frame) -> TablePast:
         """Before the first row of a table: its columns of numbers have a past."""
@@ -246,7 +356,9 @@ class TrainingPast:
             if kind.is_numeric() and name not in apart
         ]
         tasks = task_labels(frame, self.roles["task"])[:0]
-        return TablePast.none(names, self.span, tasks)
+        when = read_column(frame.get_column(self.roles["time"][0]))
+        has_dates = times_of(when)[1]
+        return TablePast.none(names, tasks, self.compared, has_dates=has_dates)
 
     def block(self, block: Block, before: object) -> ChainedBlock:
         """A block with its past; `before` is what tasks ended with in those before it."""
@@ -261,7 +373,7 @@ class TrainingPast:
             [np.empty((len(frame), 0)), *(_numbers(frame, name) for name in past.names)]
         )
         made, after = past.columns(X, labels, times)
-        carrying = with_columns(frame, past.names, made)
+        carrying = with_columns(frame, past, made)
         return ChainedBlock(carrying.to_native(), after=after)
 
 

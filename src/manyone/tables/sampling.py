@@ -19,7 +19,7 @@ from manyone.data.sweeps import Sweep, local_sweep
 from manyone.fitting.sources import sweep_in_order, sweep_of
 from manyone.messages import label_text, warn_user
 from manyone.tables.frames import Frame, Table, as_table, interpreted, written_columns
-from manyone.tables.past import TablePast, TrainingPast
+from manyone.tables.past import Compared, TablePast, TrainingPast
 from manyone.tables.training import TrainingTable, read_training
 
 #: Most rows of a task that a model is fitted to, by `benchmarks/bench_table_sample.py`: more
@@ -88,7 +88,7 @@ def kept_rows(
     table: Table,
     roles: dict[str, list[str]],
     ignore: Sequence[str],
-    span: int | None = None,
+    compared: Compared | None = None,
 ) -> TrainingTable:
     """Read a table once, wherever it is, and keep what a model is fitted to.
 
@@ -99,8 +99,8 @@ def kept_rows(
     roles : dict
         Names of the columns for ``task``, ``time``, ``outlier`` and ``groups``.
     ignore : list of str
-    span : int or None
-        Rows of the running means that the past of each row is made of; None: none is.
+    compared : Compared or None
+        What rows are compared with; None: they have no past.
 
     Returns
     -------
@@ -108,7 +108,7 @@ def kept_rows(
         In the order of the table, or of time where that is known.
     """
     step = KeepRows(roles, ignore)
-    past = None if span is None else TrainingPast(roles, ignore, span)
+    past = None if compared is None else TrainingPast(roles, ignore, compared)
     merged: KeptRows | None = _sweep(table, past)(step)
     if merged is None:
         raise ValueError("table has no rows.")

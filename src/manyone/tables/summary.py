@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from manyone.messages import shortlist
 from manyone.tables.sampling import sample_words
 
 if TYPE_CHECKING:
@@ -75,7 +76,11 @@ def _methods(model: TableModel) -> Iterator[tuple[str, str]]:
     past = model.training_.past
     if past is not None:
         words = f"{len(past.names)} columns, with the {past.span} rows before, of "
-        yield "compared in time", f"{words}their task"
+        words = f"{words}their task"
+        if past.season:
+            named = shortlist(past.seasonal, 3)
+            words = f"{words}; {named}, with the same {past.season} before"
+        yield "compared in time", words
     choice = model.choice_
     for k in np.flatnonzero(choice["chosen"] | (choice["method"] == "")).tolist():
         score = choice["score"][k]

@@ -9,7 +9,14 @@ import numpy as np
 
 from manyone._types import Array, Mask
 from manyone.tables.frames import Column
-from manyone.tables.maps import DateMap, LevelMap, Map, level_map
+from manyone.tables.maps import (
+    DateMap,
+    LevelMap,
+    Map,
+    PastMap,
+    level_map,
+    number_maps,
+)
 
 #: What is written for a value that is not there.
 NO_VALUE = "missing"
@@ -50,17 +57,20 @@ def words_of(
         Where no value was expected.
     """
     values = _value_texts(column)
-    expected = np.where(
-        is_usually_empty,
-        NO_VALUE,
-        _expected_texts(column_map, column.kind, coordinates),
-    ).tolist()
     number = np.full(len(values), np.nan)
     expected_number = number
     level = level_map(column_map)
-    if level is not None and column.kind == "number":
-        number = column.values
+    if level is not None:
         undone = level.undo(coordinates[:, :1])
+        if isinstance(column_map, PastMap) and column.usual is not None:
+            undone = undone + column.usual
+        texts = [_text(value, column.kind, 3) for value in undone.tolist()]
+    else:
+        texts = _expected_texts(column_map, coordinates)
+    expected = np.where(is_usually_empty, NO_VALUE, texts).tolist()
+    if number_maps(column_map) and column.kind == "number":
+        number = column.values
+    if level is not None and column.kind == "number":
         expected_number = np.where(is_usually_empty, np.nan, undone)
     return [
         Words(*each)
@@ -70,34 +80,59 @@ def words_of(
     ]
 
 
-def past_words(
-    name: str, values: Array, past: Array, parts: Sequence[str], usual: Array
-) -> list[Words | None]:
-    """What is unusual about the past of rows; None where it is their values.
+class AboutPast(NamedTuple):
+    """What there is to say about the past of n rows.
+
+    Attributes
+    ----------
+    past : ndarray of shape (n, 3)
+        Difference, swing, and rows without a movement.
+    parts : sequence of str
+        Which of `PARTS` is unusual about each row.
+    swings : ndarray of shape (n,)
+        Swing that was expected, NaN where it is not used.
+    when : sequence of str
+        "on Sundays", where the column has a season; else empty.
+    """
+
+    past: Array
+    parts: Sequence[str]
+    swings: Array
+    when: Sequence[str]
+
+
+def past_words(name: str, plain: Sequence[Words], about: AboutPast) -> list[Words]:
+    """What is unusual about values, or about their past where it is that.
 
     Parameters
     ----------
     name : str
         Of the column.
-    values : ndarray of shape (n,)
-    past : ndarray of shape (n, 3)
-        Difference, swing, and rows without a movement.
-    parts : sequence of str
-        Which of `PARTS` is unusual about each row.
-    usual : ndarray of shape (n,)
-        Swing that was expected, NaN where it is not used.
+    plain : sequence of Words
+        Values of n rows, and what was expected of them.
+    about : AboutPast
     """
-    words: list[Words | None] = []
-    for value, (difference, swing, still), part, usual_swing in zip(
-        values.tolist(), past.tolist(), parts, usual.tolist(), strict=True
-    ):
+    words: list[Words] = []
+    lines = zip(
+        *(plain, about.past.tolist(), about.parts, about.swings.tolist(), about.when),
+        strict=True,
+    )
+    for own, (difference, swing, still), part, usual_swing, time in lines:
+        value = own.number
         now = plain_text(value, 6)
-        if part == "difference" and difference:
+        if value != value:
+            words.append(own)
+        elif part == "difference" and difference:
             recent = plain_text(value - difference, 3)
             verb = "rose" if difference > 0 else "fell"
             by = plain_text(abs(difference), 3)
             sentence = f"{name} {verb} by {by} from its recent {recent}"
+            if time:
+                sentence = f"{name} = {now}, lately about {recent} {time}"
             words.append(Words(now, recent, value, value - difference, sentence))
+        elif part == "level" and time and own.value != own.expected:
+            sentence = f"{name} = {now}, usually about {own.expected} {time}"
+            words.append(own._replace(sentence=sentence))
         elif part == "swing" and swing < usual_swing and still > 1:
             rows = f"for {still:.0f} rows"
             sentence = f"{name} has not moved {rows}"
@@ -110,7 +145,7 @@ def past_words(
             usual_steps = f"steps of {usually_by}"
             words.append(Words(steps, usual_steps, value, np.nan, sentence))
         else:
-            words.append(None)
+            words.append(own)
     return words
 
 
@@ -139,17 +174,14 @@ def _value_texts(column: Column) -> list[str]:
     ]
 
 
-def _expected_texts(column_map: Map, kind: str, coordinates: Array) -> list[str]:
-    """What a column was expected to be, from its coordinates (n, width)."""
+def _expected_texts(column_map: Map, coordinates: Array) -> list[str]:
+    """What a column without a level was expected to be, from coordinates (n, width)."""
     if isinstance(column_map, LevelMap):
         names = column_map.names()
         return [names[k] for k in coordinates[:, :-1].argmax(axis=1)]
     if isinstance(column_map, DateMap):
         return column_map.moments(coordinates)
-    level = level_map(column_map)
-    if level is None:
-        return ["a number"] * len(coordinates)
-    return [_text(value, kind, 3) for value in level.undo(coordinates[:, :1]).tolist()]
+    return ["a number"] * len(coordinates)
 
 
 def _text(value: float, kind: str, digits: int) -> str:

@@ -13,7 +13,7 @@ from manyone._types import Array, Codes, Mask
 from manyone.estimators.base import OneClassEstimator
 from manyone.pipelines import TaskPipeline
 from manyone.tables import TableModel
-from manyone.tables.frames import as_table
+from manyone.tables.frames import Columns, as_table
 
 #: What a monitor can watch.
 WatchedModel = TableModel | TaskPipeline | OneClassEstimator
@@ -45,10 +45,15 @@ def resolved(scores: Array) -> Array:
     return np.ldexp(np.rint(mantissa * 2.0**36) / 2.0**36, exponent)
 
 
-def score_rows(model: WatchedModel, X: object, task: object) -> Scored:
-    """Score rows by a fitted estimator, or the rows of a table by a model of tables."""
+def score_rows(
+    model: WatchedModel, X: object, task: object, columns: Columns | None = None
+) -> Scored:
+    """Score rows by a fitted estimator, or the rows of a table by a model of tables.
+
+    `columns` are those of the table, where they have been read with their past.
+    """
     if isinstance(model, TableModel):
-        answers = model._answer(as_table(X), None, "pooled")
+        answers = model._answer(as_table(X), columns=columns)
         return Scored(
             answers.codes,
             resolved(answers.score),

@@ -170,9 +170,12 @@ class Monitor:
         """
         given = X
         X, time, id = split_columns(X, time=time, id=id)
+        columns = None
         if isinstance(self.model, TableModel):
-            X = self.with_past(given, id)
-        return self._watch(score_rows(self.model, X, task), time, id)
+            X = as_table(given)
+            is_new = self._is_new(X, id)
+            columns = self.model.columns_in_stream(X, self.state.past, is_new)
+        return self._watch(score_rows(self.model, X, task, columns), time, id)
 
     def with_past(self, table: Table, id: object = None) -> Frame:
         """Rows of a table that carry their past, where the model asks for it.
@@ -186,15 +189,18 @@ class Monitor:
             As in `update`: rows that came before move nothing.
         """
         frame = as_table(table)
+        is_new = self._is_new(frame, id)
+        frame, _ = self.model.with_past(
+            frame, self.state.past, moves=is_new, in_order=False
+        )
+        return frame
+
+    def _is_new(self, frame: Frame, id: object) -> Mask:
+        """Which rows did not come before, and are the first with their id, shape (n,)."""
         ids = plain_ids(id, len(frame), self.state.memory.count)
         is_new = ~self.state.memory.find(ids)[0]
         is_new &= _first_places(ids) == np.arange(len(ids))
-        frame, past = self.model.with_past(
-            frame, self.state.past, moves=is_new, in_order=False
-        )
-        if past is not None:
-            self.state.past = past.of_tasks(self.model.tasks_)
-        return frame
+        return np.asarray(is_new)
 
     def _watch(self, scored: Scored, time: object = None, id: object = None) -> Watched:
         """Judge rows that have been scored already, in the order of time."""

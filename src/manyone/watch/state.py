@@ -187,7 +187,7 @@ class MonitorState:
             trained=rows_of_tasks(estimator),
             learned=np.zeros(n_tasks),
             fleet_flagged=np.full(1, -1),
-            past=model.training_.past if isinstance(model, TableModel) else None,
+            past=_past_of(model),
         )
 
     def confirmed_rows(self, ids: list[Id]) -> tuple[Mask, Codes]:
@@ -236,6 +236,12 @@ class MonitorState:
                 "Name another file."
             )
         return state_from_bytes(content, str(path))
+
+
+def _past_of(model: WatchedModel) -> TablePast | None:
+    """What the training rows of a model ended with, which a monitor may move on."""
+    past = model.training_.past if isinstance(model, TableModel) else None
+    return None if past is None else past.of_tasks(past.tasks)
 
 
 def check_drift_level(drift_level: float) -> None:

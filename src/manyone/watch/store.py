@@ -242,7 +242,8 @@ class Store:
             raise StoreError(f"{self.path} is of another model.")
         if state.past is None or known is None:
             return None
-        if (state.past.names, state.past.span) != (known.names, known.span):
+        same_columns = state.past.names == known.names
+        if not same_columns or state.past.compared != known.compared:
             raise StoreError(f"{self.path} is of another model.")
         return state.past.ended()
 
