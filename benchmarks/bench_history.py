@@ -8,6 +8,10 @@
   get the same columns;
 - ``choice``: how well faults made in later training rows are found, by what is used of
   the past (`TableModel.choice_`), on real and simulated fleets;
+- ``seasons``: simulated fleets with a season and without: AUC of planted faults and false
+  alarms at 10 % asked, with seasons (``history="auto"``) and without (``history=12``);
+- ``lasting``: running means that follow a row only so far, so that a fault that lasts is
+  not learned. Tried and rejected: the AUC of values and past is lower;
 - ``speed``: scoring tables with and without the past of their rows, as a ratio; what a
   row costs more in a monitor.
 
@@ -17,11 +21,13 @@ Real data are looked for as :mod:`manyone.datasets` does (``$MANYONE_DATA``).
 from __future__ import annotations
 
 import argparse
+import warnings
 from typing import NamedTuple
 
 import bench_forward
 import numpy as np
 import pandas as pd
+from scipy.signal import lfilter
 from scipy.spatial.distance import cdist
 from sklearn.covariance import LedoitWolf
 from sklearn.metrics import roc_auc_score
@@ -30,8 +36,9 @@ from timing import in_turns
 from manyone import IndependentOCKSR, Monitor, TableModel, TaskHistory
 from manyone._types import Array, Codes, Mask
 from manyone.datasets import load_servers, load_telemetry, load_valves
+from manyone.tables.past import SPAN
 
-PARTS = ("accuracy", "choice", "speed")
+PARTS = ("accuracy", "choice", "seasons", "lasting", "speed")
 MODEL = IndependentOCKSR(metric="adaptive", kernel="laplacian", width=3.0)
 TRAINED = 100
 TESTED = 1500
@@ -157,12 +164,181 @@ def choice() -> None:
         print(f"{name:10} {areas}; chosen: {', '.join(chosen)}", flush=True)
 
 
-def fleet(rows: int, tasks: int = 50, columns: int = 8, start: int = 0) -> pd.DataFrame:
-    """Rows of machines, one a minute, that resemble the one before."""
+# Weeks to learn from, and to plant faults in.
+WEEKS = 8
+LATER_WEEKS = 3
+
+
+def seasonal_fleet(kind: str, seed: int, tasks: int = 6) -> pd.DataFrame:
+    """Rows of machines every two hours, or once a day for the season of weekdays."""
+    rng = np.random.default_rng(seed)
+    weeks = WEEKS + LATER_WEEKS
+    step = 24 if kind == "weekday" else 2
+    # Days are few: three times as many weeks.
+    when = np.arange(0, weeks * 168 * (3 if step == 24 else 1), step)
+    names = ["a", "b", "c"]
+    noise = rng.normal(size=(tasks, len(when) + 50, len(names)))
+    x = lfilter([0.8], [1.0, -0.6], noise, axis=1)[:, 50:]
+    hour = when % 24
+    day = when // 24 % 7
+    for task in range(tasks):
+        for column in range(len(names)):
+            by_hour = 4.0 * np.sin(2 * np.pi * (hour / 24 + rng.random()))
+            by_day = rng.normal(scale=2.0, size=7)[day]
+            shape = {
+                "none": np.zeros(len(when)),
+                "hour of day": by_hour,
+                "weekday": 2.0 * by_day,
+                "hour of week": np.where(day < 5, by_hour, -4.0),
+            }[kind]
+            x[task, :, column] += shape
+    table = pd.DataFrame(x.reshape(-1, len(names)), columns=names)
+    table["task"] = np.repeat(np.arange(tasks), len(when))
+    hours = np.tile(when, tasks).astype("timedelta64[h]")
+    table["when"] = np.datetime64("2026-01-05", "s") + hours
+    return table
+
+
+def planted(table: pd.DataFrame, begin: np.datetime64, seed: int) -> pd.DataFrame:
+    """Later rows with faults; the column `fault` says of which kind.
+
+    A value that is usual at another time, a spike, and a shift that lasts.
+    """
+    rng = np.random.default_rng(seed)
+    parts = []
+    for _, own in table.groupby("task"):
+        own = own.reset_index(drop=True)
+        own["fault"] = ""
+        values = own[["a", "b", "c"]].to_numpy(copy=True)
+        first = int(np.searchsorted(own["when"].to_numpy(), begin))
+        place = first + 5
+        for kind in np.tile(["other time", "spike", "shift"], len(own)):
+            length = {"other time": 2, "spike": 1, "shift": 20}[kind]
+            if place + length > len(own):
+                break
+            rows = slice(place, place + length)
+            column = int(rng.integers(3))
+            size = 3.0 * rng.choice([-1.0, 1.0])
+            if kind == "other time":
+                back = int(rng.integers(3, 9))
+                values[rows, column] = values[
+                    place - back : place - back + length, column
+                ]
+            else:
+                values[rows, column] += size
+            own.loc[place : place + length - 1, "fault"] = kind
+            place += length + int(rng.integers(6, 12))
+        own[["a", "b", "c"]] = values
+        parts.append(own[first:])
+    return pd.concat(parts, ignore_index=True)
+
+
+def seasons(draws: int = 2) -> None:
+    """Print AUCs and false alarms with seasons and without."""
+    for kind in ("none", "hour of day", "hour of week", "weekday"):
+        found: dict[str, list[list[float]]] = {"auto": [], "12": []}
+        chosen = []
+        for seed in range(draws):
+            table = seasonal_fleet(kind, seed)
+            first = table["when"].min()
+            length = table["when"].max() - first
+            begin = (first + length * WEEKS / (WEEKS + LATER_WEEKS)).to_datetime64()
+            later = table[table["when"] >= begin].reset_index(drop=True)
+            spoiled = planted(table, begin, seed)
+            for history in found:
+                given = "auto" if history == "auto" else int(history)
+                train = table[table["when"] < begin]
+                model = bench_forward.fitted(train, history=given)
+                found[history].append(_by_fault(model, later, spoiled))
+                if history == "auto":
+                    past = model.training_.past
+                    chosen.append((past is not None and past.season) or "none")
+        for history, lines in found.items():
+            means = ", ".join(f"{value:.1f}" for value in np.mean(lines, axis=0))
+            tried = f" (chosen: {', '.join(chosen)})" if history == "auto" else ""
+            print(
+                f"{kind:12} history={history:4} AUC other time, spike, shift; false "
+                f"alarms: {means} %{tried}",
+                flush=True,
+            )
+
+
+def _by_fault(
+    model: TableModel, later: pd.DataFrame, spoiled: pd.DataFrame
+) -> list[float]:
+    """AUC of each kind of fault, a mean over tasks, and false alarms, in %."""
+    usual = model.score(later)
+    scores = model.score(spoiled.drop(columns="fault"))["score"].to_numpy()
+    found = []
+    for kind in ("other time", "spike", "shift"):
+        areas = []
+        for task in np.unique(later["task"]):
+            is_fault = (spoiled["task"] == task) & (spoiled["fault"] == kind)
+            faulty = scores[is_fault.to_numpy()]
+            normal = usual["score"][later["task"] == task].to_numpy()
+            label = np.repeat([True, False], [len(faulty), len(normal)])
+            areas.append(roc_auc_score(label, -np.append(faulty, normal)))
+        found.append(100 * np.mean(areas))
+    return [*found, 100 * usual["alarm"].mean()]
+
+
+def bounded_differences(X: Array, task: Codes, bound: float) -> Array:
+    """Differences from a running mean that follows a row so many usual ones at most."""
+    short = 1.0 - 2.0 / (SPAN + 1.0)
+    long = 1.0 - 2.0 / (50 * SPAN + 1.0)
+    made = np.zeros_like(X)
+    for own_task in np.unique(task):
+        rows = np.flatnonzero(task == own_task)
+        mean = X[rows[0]].copy()
+        usual = np.zeros(X.shape[1])
+        weight = long_weight = 0.0
+        for row in rows.tolist():
+            made[row] = X[row] - mean
+            most = np.inf
+            if long_weight > SPAN:
+                most = bound * usual / long_weight
+            step = np.clip(made[row], -most, most)
+            weight = short * weight + 1.0
+            mean += step / weight
+            usual = long * usual + np.abs(step)
+            long_weight = long * long_weight + 1.0
+    return made
+
+
+def lasting() -> None:
+    """Print mean AUCs of values and past, where a running mean is bounded and where not."""
+    for name, load in (("servers", servers), ("valves", valves)):
+        data = load()
+        Z = TaskHistory().fit_transform(data.X, task=data.task)
+        width = data.X.shape[1]
+        for bound in (np.inf, 4.0, 2.0, 1.0):
+            Z[:, width : 2 * width] = bounded_differences(data.X, data.task, bound)
+            for what, columns in (("values and past", Z), ("past alone", Z[:, width:])):
+                areas = task_aucs(data, columns)["adaptive OCKSR"]
+                print(
+                    f"{name:10} {what:16} bound {bound}: {np.mean(areas):.1f}",
+                    flush=True,
+                )
+
+
+def fleet(
+    rows: int,
+    tasks: int = 50,
+    columns: int = 8,
+    start: int = 0,
+    wandering: bool = True,
+) -> pd.DataFrame:
+    """Rows of machines, one a minute, that resemble the one before.
+
+    Those that wander go farther and farther from where they began.
+    """
     rng = np.random.default_rng(start)
     each = rows // tasks
-    values = np.cumsum(rng.normal(size=(tasks, each, columns)), axis=1) * 0.1
-    values += rng.normal(size=values.shape)
+    noise = rng.normal(size=(tasks, each + 100, columns))
+    decay = 1.0 if wandering else 0.9
+    values = lfilter([1.0], [1.0, -decay], noise, axis=1)[:, 100:]
+    if wandering:
+        values = 0.1 * (values - values[:, :1]) + rng.normal(size=values.shape)
     table = pd.DataFrame(
         values.reshape(-1, columns), columns=[f"x{k}" for k in range(columns)]
     )
@@ -171,10 +347,10 @@ def fleet(rows: int, tasks: int = 50, columns: int = 8, start: int = 0) -> pd.Da
     return table.sort_values("when", kind="stable").reset_index(drop=True)
 
 
-def speed() -> None:
-    """Print ratios of times."""
-    train = fleet(10_000)
-    later = fleet(1_000_000, start=200)
+def score_times(wandering: bool) -> tuple[dict[int | None, TableModel], pd.DataFrame]:
+    """Print what scoring costs; returns models with and without a past, and rows."""
+    train = fleet(10_000, wandering=wandering)
+    later = fleet(1_000_000, start=200, wandering=wandering)
     models = {
         history: TableModel("machine", time="when", method=MODEL, history=history).fit(
             train
@@ -190,9 +366,17 @@ def speed() -> None:
         1,
     )
     base = seconds["without"]
-    print(f"score of {len(later):,} rows: {base:.1f} s without a past")
+    what = "that wandered off" if wandering else "like those of training"
+    print(f"score of {len(later):,} rows {what}: {base:.1f} s without a past")
     print(f"making the columns adds {seconds['columns'] / base:.0%} of that")
-    print(f"all of it takes {seconds['with'] / base:.2f} times as long")
+    print(f"all of it takes {seconds['with'] / base:.2f} times as long", flush=True)
+    return models, later
+
+
+def speed() -> None:
+    """Print ratios of times."""
+    score_times(wandering=True)
+    models, later = score_times(wandering=False)
     monitors = {history: Monitor(model) for history, model in models.items()}
     steps = {history: iter(range(10**6)) for history in models}
 
@@ -207,13 +391,23 @@ def speed() -> None:
     print(f"a row in a monitor: {1e3 * times['None']:.2f} ms, {1e3 * more:.2f} ms more")
 
 
+CALLS = {
+    "accuracy": accuracy,
+    "choice": choice,
+    "seasons": seasons,
+    "lasting": lasting,
+    "speed": speed,
+}
+
+
 def main() -> None:
     """Run the parts that were asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("parts", nargs="*", choices=[*PARTS, []])
     parts = parser.parse_args().parts or PARTS
+    warnings.simplefilter("ignore")
     for part in parts:
-        {"accuracy": accuracy, "choice": choice, "speed": speed}[part]()
+        CALLS[part]()
 
 
 if __name__ == "__main__":

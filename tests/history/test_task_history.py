@@ -131,3 +131,26 @@ def as_arrays(frame):
 def test_what_is_wrong_is_named(given, message):
     with pytest.raises(ValueError, match=message):
         TaskHistory().fit(np.ones((4, 1)), **given)
+
+
+def test_a_season_is_taken_off_and_named():
+    rng = np.random.default_rng(0)
+    when = pd.date_range("2026-01-05", periods=2000, freq="h")
+    usual = 10.0 * (when.hour.to_numpy() >= 12)
+    rows = pd.DataFrame({"when": when, "flow": usual + rng.normal(size=2000)})
+    history = TaskHistory(season="hour of day").fit(rows[:1500], time="when")
+    assert history.get_feature_names_out().tolist()[0] == "flow_deviation"
+    later = history.transform(rows[1500:])
+    together = TaskHistory(season="hour of day").fit_transform(rows, time="when")
+    np.testing.assert_allclose(later, together[1500:])
+    assert later[:, 0].std() < 1.2
+    assert np.abs(later[:, 0].mean()) < 0.2
+    assert not together[:48, 0].any()
+
+
+def test_a_season_needs_dates():
+    rows = frame_in_time()
+    with pytest.raises(ValueError, match=r"'weekday' needs dates.*got no time"):
+        TaskHistory(season="weekday").fit(rows[["flow"]])
+    with pytest.raises(ValueError, match="got times of type int64"):
+        TaskHistory(season="weekday").fit(rows[["flow"]], time=np.arange(len(rows)))

@@ -11,7 +11,7 @@ from manyone import IndependentOCKSR, Monitor, TableModel
 from manyone.selection.search import Judged
 from manyone.tables import in_time as in_time_module
 from manyone.tables.frames import as_table
-from manyone.tables.wording import past_words
+from manyone.tables.wording import AboutPast, Words, past_words
 
 METHOD = IndependentOCKSR(metric="adaptive", kernel="laplacian", width=3.0)
 TASKS = 4
@@ -225,10 +225,25 @@ def test_what_finds_clearly_more_faults_is_used(best, parts, tables, monkeypatch
 
 
 def test_reasons_speak_of_swings_beside_the_usual_ones():
-    values = np.array([7.0, 7.0, 7.0])
+    plain = [Words("7", "6", 7.0, 6.0)] * 3
     past = np.array([[0.0, 0.1, 9.0], [0.0, 3.0, 0.0], [0.0, 0.1, 0.0]])
     usual = np.array([1.5, 1.5, 1.5])
-    words = past_words("flow", values, past, ["swing"] * 3, usual)
+    about = AboutPast(past, ["swing"] * 3, usual, [""] * 3)
+    words = past_words("flow", plain, about)
     assert words[0].sentence == "flow has not moved for 9 rows"
     assert words[1].sentence == "flow swings by 3 a row, usually by 1.5"
     assert words[2].sentence == "flow swings by 0.1 a row, usually by 1.5"
+
+
+def test_reasons_speak_of_seasons():
+    plain = [Words("12", "310", 12.0, 310.0)] * 3 + [Words("12", "12", 12.0, 12.0)]
+    past = np.array([[-290.0, 1.0, 0.0]] * 4)
+    parts = ["level", "difference", "level", "level"]
+    when = ["on Sundays", "at 14:00", "", "on Sundays"]
+    words = past_words("sales", plain, AboutPast(past, parts, np.ones(4), when))
+    assert [each.sentence for each in words] == [
+        "sales = 12, usually about 310 on Sundays",
+        "sales = 12, lately about 302 at 14:00",
+        "",
+        "",
+    ]

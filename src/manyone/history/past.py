@@ -162,7 +162,7 @@ class Past:
         """The past that rows of a table go on from.
 
         An entity whose rows begin before what it ended with starts anew: these rows are
-        no sequel. What is usual in the phases of a season stays known.
+        no sequel.
 
         Parameters
         ----------
@@ -178,9 +178,7 @@ class Past:
             starts_anew &= ~is_begun
         if not starts_anew.any():
             return self
-        past = self.take(np.where(starts_anew, -1, np.arange(len(self))))
-        past.phase_sums[starts_anew] = self.phase_sums[starts_anew]
-        return past
+        return self.take(np.where(starts_anew, -1, np.arange(len(self))))
 
     def put(self, entities: Codes, lines: Past) -> None:
         """Other lines for some of the entities, in place."""

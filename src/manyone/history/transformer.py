@@ -16,7 +16,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from manyone._sklearn import Interval
+from manyone._sklearn import Interval, StrOptions
 from manyone._types import Array, Codes, Labels
 from manyone.data.groups import as_times
 from manyone.data.labels import (
@@ -28,6 +28,7 @@ from manyone.data.labels import (
     split_labels,
 )
 from manyone.history.past import Past, PastColumns, past_columns
+from manyone.history.seasons import SEASONS, Seasonal
 from manyone.routing import RoutingState
 
 
@@ -45,6 +46,11 @@ class TaskHistory(RoutingState, TransformerMixin, BaseEstimator):
     span : int, default=12
         Rows of the running means: weights fall by :math:`1 - 2 / (span + 1)` from row to
         row.
+    season : {"weekday", "hour of day", "hour of week"} or None, default=None
+        Where values have a season: they, and their differences, are then taken from what
+        is usual on the weekday or at the hour of the row. That is a mean of earlier such
+        days or hours of the task, weighted as rows are. Until the second time a value
+        counts as usual. Times have to be dates.
 
     Attributes
     ----------
@@ -72,9 +78,11 @@ class TaskHistory(RoutingState, TransformerMixin, BaseEstimator):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "span": [Interval(Integral, 2, None, closed="left")],
+        "season": [StrOptions(set(SEASONS)), None],
     }
 
     span: int = 12
+    season: str | None = None
 
     def fit(
         self,
@@ -107,7 +115,8 @@ class TaskHistory(RoutingState, TransformerMixin, BaseEstimator):
         )
         labels = _labels(task, len(values))
         self.tasks_, codes = encode(labels)
-        none = Past.none(len(self.tasks_), values.shape[1])
+        phases = 0 if self.season is None else SEASONS[self.season].phases
+        none = Past.none(len(self.tasks_), values.shape[1], phases)
         self.past_ = self._columns(values, codes, time, none)[1]
         if time is None:  # nobody knows whether further rows are later
             self.past_ = none
@@ -120,7 +129,7 @@ class TaskHistory(RoutingState, TransformerMixin, BaseEstimator):
         task: ArrayLike | str | None = None,
         time: ArrayLike | str | None = None,
     ) -> Array:
-        """The columns, their differences, then their swings.
+        """The columns, less what is usual in a season, their differences, their swings.
 
         Parameters
         ----------
@@ -141,6 +150,8 @@ class TaskHistory(RoutingState, TransformerMixin, BaseEstimator):
         tasks, codes = encode(labels)
         past = self.past_.take(find(tasks, self.tasks_)[0])
         columns, _ = self._columns(values, codes, time, past)
+        if self.season is not None:
+            values = values - columns.usual
         return np.hstack([values, columns.difference, columns.swing])
 
     def fit_transform(
@@ -157,12 +168,29 @@ class TaskHistory(RoutingState, TransformerMixin, BaseEstimator):
     def _columns(
         self, values: Array, codes: Codes, time: object, past: Past
     ) -> tuple[PastColumns, Past]:
-        times = np.arange(float(len(values)))
-        if time is not None:
-            times = as_times(time, len(values)).astype(np.float64)
-        return past_columns(
-            values, codes, times, past.continued(codes, times), self.span
-        )
+        seasonal = None
+        if self.season is not None:
+            is_seasonal = np.ones(values.shape[1], dtype=bool)
+            seasonal = Seasonal(SEASONS[self.season], is_seasonal)
+        times = self._times(time, len(values))
+        past = past.continued(codes, times)
+        return past_columns(values, codes, times, past, self.span, seasonal)
+
+    def _times(self, time: object, n_rows: int) -> Array:
+        """Times of rows (n,), of dates in seconds; their numbers where none are given."""
+        given = np.asarray(time)
+        if given.dtype.kind == "M":
+            as_times(time, n_rows)
+            return given.astype("datetime64[us]").astype(np.int64) / 1e6
+        if self.season is not None:
+            found = "no time" if time is None else f"times of type {given.dtype}"
+            raise ValueError(
+                f"season={self.season!r} needs dates, which have hours and weekdays; got "
+                f"{found}. Give NumPy datetimes, or season=None."
+            )
+        if time is None:
+            return np.arange(float(n_rows))
+        return as_times(time, n_rows).astype(np.float64)
 
     def get_feature_names_out(
         self, input_features: ArrayLike | None = None
@@ -181,6 +209,8 @@ class TaskHistory(RoutingState, TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         names = _check_feature_names_in(self, input_features).tolist()
         made = [f"{name}_{word}" for word in ("difference", "swing") for name in names]
+        if self.season is not None:
+            names = [f"{name}_deviation" for name in names]
         return np.array([*names, *made], dtype=object)
 
     def __sklearn_tags__(self) -> Tags:

@@ -179,6 +179,9 @@ class TablePast:
             begin = np.where(before.is_begun, before.past.time, -np.inf)
             when = np.where(np.isnan(when), when, _latest_so_far(own, when, begin))
         fresh = before.past.continued(own, when, before.is_begun)
+        if fresh is not before.past:
+            # What is usual in a season is known also of rows that begin anew.
+            fresh.phase_sums[:] = before.past.phase_sums
         is_late = before.is_begun[own] & (when < before.past.time[own])
         if is_late.any():
             row = int(has_task[np.argmax(is_late)])
