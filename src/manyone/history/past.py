@@ -42,7 +42,7 @@ from manyone.history.running import (
     shifted,
     weight_of,
 )
-from manyone.history.seasons import PhaseSums, Seasonal, usual_values
+from manyone.history.seasons import PhaseSums, Seasonal, level_of, usual_values
 
 #: Rows that tell how long gaps in time usually are, in spans.
 LONG = 50
@@ -218,7 +218,7 @@ class PastColumns:
 
     @property
     def usual(self) -> Array:
-        """What is usual at the time of the row (n, s), or its value where nobody knows."""
+        """What is usual at the time of the row (n, s), NaN where nobody knows."""
         return self.values[:, 3 * self.width :]
 
 
@@ -308,8 +308,7 @@ def _next_columns(
         usual[:, ~seasonal.columns] = 0.0
         usual_then[moments.is_last] = past.usual[moments.entity[moments.is_last]]
         usual_then[place] = usual
-        usual = np.where(np.isnan(usual), X, usual)
-        level = X - usual
+        level = level_of(X, usual)
         usual = usual[:, seasonal.columns]
     sequences = _sequences(moments, past, span)
     pasts = _pasts(moments, usual_then, sequences, past, span)

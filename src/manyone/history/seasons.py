@@ -84,6 +84,11 @@ class Seasonal(NamedTuple):
     columns: Mask
 
 
+def level_of(values: Array, usual: Array) -> Array:
+    """Values less what is usual; 0 where nobody knows what is."""
+    return values - np.where(np.isnan(usual), values, usual)
+
+
 class PhaseSums(NamedTuple):
     """What is remembered of the phases of E entities.
 

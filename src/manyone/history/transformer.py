@@ -28,7 +28,7 @@ from manyone.data.labels import (
     split_labels,
 )
 from manyone.history.past import Past, PastColumns, past_columns
-from manyone.history.seasons import SEASONS, Seasonal
+from manyone.history.seasons import SEASONS, Seasonal, level_of
 from manyone.routing import RoutingState
 
 
@@ -151,7 +151,7 @@ class TaskHistory(RoutingState, TransformerMixin, BaseEstimator):
         past = self.past_.take(find(tasks, self.tasks_)[0])
         columns, _ = self._columns(values, codes, time, past)
         if self.season is not None:
-            values = values - columns.usual
+            values = level_of(values, columns.usual)
         return np.hstack([values, columns.difference, columns.swing])
 
     def fit_transform(

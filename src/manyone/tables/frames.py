@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from manyone._types import Array, Codes, Labels, Mask
 from manyone.data.labels import as_labels
+from manyone.history.seasons import level_of
 from manyone.messages import plural, shortlist
 from manyone.tablefiles.values import (
     DecimalsError,
@@ -53,7 +54,8 @@ class Column:
     past : ndarray of shape (n, 2) or None
         How the values differ from their running means, and how much they swing.
     usual : ndarray of shape (n,) or None
-        What is usual at the time of each row, where the column has a season.
+        What is usual at the time of each row, where the column has a season; NaN where
+        that is not known yet.
     """
 
     kind: str
@@ -64,8 +66,8 @@ class Column:
 
     @property
     def level(self) -> Array:
-        """Values (n,), less what is usual at their time where that is known."""
-        return self.values if self.usual is None else self.values - self.usual
+        """Values (n,), less what is usual at their time where there is a season."""
+        return self.values if self.usual is None else level_of(self.values, self.usual)
 
     def take(self, rows: Codes) -> Column:
         """Some of the rows; texts that none of them has are forgotten."""

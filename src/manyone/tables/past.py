@@ -197,8 +197,8 @@ class TablePast:
         )
         if len(has_task) < len(X):
             nothing = np.where(np.isnan(X), np.nan, 0.0)
-            usual = X[:, :0] if seasonal is None else X[:, seasonal.columns]
-            values = np.hstack([nothing, nothing, nothing, usual])
+            values = np.full((len(X), columns.values.shape[1]), np.nan)
+            values[:, : 3 * X.shape[1]] = np.tile(nothing, 3)
             values[has_task] = columns.values
             columns = PastColumns(values, X.shape[1])
         is_begun = np.ones(len(tasks), dtype=bool)

@@ -113,7 +113,8 @@ def kept_rows(
     if merged is None:
         raise ValueError("table has no rows.")
     rows = sampled(merged.rows)
-    return replace(rows, columns=interpreted(rows.columns, sorted(merged.written)))
+    rows = replace(rows, columns=interpreted(rows.columns, sorted(merged.written)))
+    return rows if compared is None or not compared.season else rows.settled()
 
 
 def _sweep(table: Table, past: TrainingPast | None) -> Sweep:

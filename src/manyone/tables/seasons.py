@@ -14,7 +14,7 @@ import numpy as np
 from manyone._types import Array, Codes
 from manyone.data.rows import MISSING
 from manyone.history.past import Past, PastColumns, past_columns
-from manyone.history.seasons import SEASONS, Season, Seasonal
+from manyone.history.seasons import SEASONS, Season, Seasonal, level_of
 from manyone.messages import plural
 from manyone.selection.search import columns_of
 from manyone.tables.frames import Labels
@@ -151,7 +151,7 @@ def _gains(training: TrainingTable, names: list[str], season: Season) -> Array:
         tiny = 1e-9 * np.maximum(sums.max(axis=0), 1e-300)
         return np.log(np.maximum(sums, tiny))
 
-    gains = size(X - in_all.usual) - size(X - in_phases.usual)
+    gains = size(level_of(X, in_all.usual)) - size(level_of(X, in_phases.usual))
     gains += size(differences) - size(in_phases.difference)
     gains = gains[np.unique(codes)]
     error = gains.std(axis=0) / np.sqrt(len(gains))

@@ -112,6 +112,20 @@ class TrainingTable:
         sizes += sizes_of(strata[cut:], more.totals, number)
         return replace(both, totals=sizes[strata])
 
+    def settled(self) -> TrainingTable:
+        """The rows of which it is known what is usual at their time.
+
+        Rows before that say nothing about how far values are from it. Tasks that would
+        lose most of their rows keep all of them.
+        """
+        is_settled = np.ones(len(self.labels), dtype=bool)
+        for column in self.columns.values():
+            if column.usual is not None:
+                is_settled &= ~np.isnan(column.usual)
+        strata = self.strata()
+        shares = np.bincount(strata, is_settled) / np.maximum(np.bincount(strata), 1)
+        return self.take(np.flatnonzero(is_settled | (shares < 0.5)[strata]))
+
     def without_values(self) -> TrainingTable:
         """The same rows without what stood in them: their tasks, and how many there were."""
         nothing = np.zeros(len(self.labels), dtype=np.int64)

@@ -63,7 +63,9 @@ def words_of(
     if level is not None:
         undone = level.undo(coordinates[:, :1])
         if isinstance(column_map, PastMap) and column.usual is not None:
-            undone = undone + column.usual
+            undone = undone + np.where(
+                np.isnan(column.usual), column.values, column.usual
+            )
         texts = [_text(value, column.kind, 3) for value in undone.tolist()]
     else:
         texts = _expected_texts(column_map, coordinates)
@@ -185,6 +187,8 @@ def _expected_texts(column_map: Map, coordinates: Array) -> list[str]:
 
 
 def _text(value: float, kind: str, digits: int) -> str:
+    if value != value:
+        return "a number"
     if kind == "boolean":
         return "true" if value > 0.5 else "false"
     if kind == "date":
