@@ -30,7 +30,7 @@ def columns_by_loops(X, codes, times, span=SPAN):
         for place, seen in enumerate(past):
             steps[place] = abs(seen - last)
             last = last if np.isnan(seen) else seen
-        found[1, row, column] = np.nan_to_num(_mean(steps, span))
+        found[1, row, column] = _mean(steps, span)
         for seen in [value, *past[::-1]]:
             known = past[~np.isnan(past)]
             if not len(known):
@@ -246,9 +246,9 @@ def test_huge_tiny_constant_and_infinite_values_stay_finite(scale):
         X, np.zeros(300, dtype=int), np.arange(300.0), Past.none(1, 2), SPAN
     )
     assert np.isnan(columns.difference).sum() == 1
-    assert np.isfinite(columns.swing).all()
+    assert np.isfinite(columns.swing[2:]).all()
     assert np.isfinite(past.sums).all()
-    assert (columns.swing[:, 1] == 0).all()
+    assert (columns.swing[2:, 1] == 0).all()
 
 
 def test_a_constant_column_has_no_differences_at_all():

@@ -247,3 +247,10 @@ def test_reasons_speak_of_seasons():
         "",
         "",
     ]
+
+
+def test_a_row_without_a_past_has_not_stood_still(model, tables):
+    alone = tables[0].groupby("pump").head(1)
+    scores = model.score(alone, explain=1)
+    assert not scores["alarm"].any()
+    assert not model.score(alone.assign(pump="new"))["alarm"].any()

@@ -137,7 +137,7 @@ def test_a_table_that_begins_anew_still_knows_what_is_usual(model, tables):
     rows = tables[0][tables[0]["shop"] == "a"].iloc[[48, 50]].copy()
     assert rows["when"].dt.day_of_week.tolist() == [SUNDAY, 1]
     odd = rows.assign(sales=rows["sales"].to_numpy()[::-1])
-    assert (model.score(odd)["p_value"] < model.score(rows)["p_value"]).all()
+    assert (model.score(odd)["score"] < model.score(rows)["score"]).all()
 
 
 def test_gaps_missing_values_and_unknown_tasks_are_answered(model, tables):

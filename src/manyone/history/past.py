@@ -10,7 +10,8 @@ a span of s rows,
 
 and the swing is the mean, weighted in the same way, of the steps
 :math:`|x_j - x_{j-1}|`, :math:`j < i`. So a row is compared with earlier rows only.
-Without a past both are 0. Missing values are left out of the sums.
+Without a past the difference is 0 and the swing is missing: a row that nothing is known
+of before has not stood still. Missing values are left out of the sums.
 
 Models compare swings with those of the task's training rows. Compared with a long
 running mean instead, one movement of a column that is usually still would look like
@@ -208,7 +209,7 @@ class PastColumns:
 
     @property
     def swing(self) -> Array:
-        """Mean of recent steps (n, p)."""
+        """Mean of recent steps (n, p), NaN where there are none."""
         return self.values[:, self.width : 2 * self.width]
 
     @property
@@ -396,7 +397,7 @@ class _Pasts(NamedTuple):
     ----------
     mean, swing : ndarray of shape (m, p)
         Running mean of values less what was usual, NaN where there is none; mean of
-        recent steps.
+        recent steps, likewise.
     value, still : ndarray of shape (m, p)
         As in :class:`Past`.
     sums : ndarray of shape (m, 4, p)
@@ -446,7 +447,7 @@ def _pasts(
     still = _still_rows(has_moved, sequences, first_still)
     return _Pasts(
         mean=ratio(sums[:, 0], sums[:, 1]),
-        swing=np.nan_to_num(ratio(sums[:, 2], sums[:, 3])),
+        swing=ratio(sums[:, 2], sums[:, 3]),
         value=last,
         still=shifted(still, starts, first_still),
         sums=sums,

@@ -152,7 +152,8 @@ class TaskHistory(RoutingState, TransformerMixin, BaseEstimator):
         columns, _ = self._columns(values, codes, time, past)
         if self.season is not None:
             values = level_of(values, columns.usual)
-        return np.hstack([values, columns.difference, columns.swing])
+        swing = np.nan_to_num(columns.swing)
+        return np.hstack([values, columns.difference, swing])
 
     def fit_transform(
         self,

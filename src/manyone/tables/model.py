@@ -86,7 +86,9 @@ class TableModel(OutlierMixin, BaseEstimator):
         task: each number with their running mean, and how much it moves with how much it
         used to. ``"auto"``: with 12 rows, if a usual task has at least 96 rows, unless
         faults made in later rows are found better without it (`choice_` says so); and not
-        for strangers. None: not at all.
+        for strangers. Where times are dates, columns are then also compared with what is
+        usual at their hour or weekday, if that brings later rows closer to it. None: not
+        at all.
     outlier : str or None
         Column that marks rows known to be abnormal.
     random_state : int, RandomState or None
@@ -163,8 +165,8 @@ class TableModel(OutlierMixin, BaseEstimator):
         table : data frame, path, function or Dask data frame
             All rows are normal, but for those that the column `outlier` marks. A path is
             that of a Parquet file or of a folder of them; a function returns the frames
-            of a table. The table is read once. The model is fitted to at most 2,000 rows
-            of a task, and 100,000 of all, see :doc:`/scale`.
+            of a table. The table is read once, or twice where rows have a season. The
+            model is fitted to at most 2,000 rows of a task, and 100,000 of all, see :doc:`/scale`.
         y : ignored
             scikit-learn's tools pass labels, which this model does not need.
 

@@ -196,9 +196,8 @@ class TablePast:
             X[has_task], own, when, fresh, self.span, seasonal
         )
         if len(has_task) < len(X):
-            nothing = np.where(np.isnan(X), np.nan, 0.0)
             values = np.full((len(X), columns.values.shape[1]), np.nan)
-            values[:, : 3 * X.shape[1]] = np.tile(nothing, 3)
+            values[:, : X.shape[1]] = X - X
             values[has_task] = columns.values
             columns = PastColumns(values, X.shape[1])
         is_begun = np.ones(len(tasks), dtype=bool)
