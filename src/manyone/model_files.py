@@ -47,7 +47,7 @@ from manyone.tables import TableModel
 from manyone.tables.decisions import Decision
 from manyone.tables.encoder import Encoder
 from manyone.tables.forward import ForwardCheck
-from manyone.tables.frames import Column
+from manyone.tables.frames import Column, Name
 from manyone.tables.maps import (
     PARTS,
     DateMap,
@@ -633,11 +633,16 @@ register(
     fitted=("steps_", "model_", "label_columns_"),
     check=_check_task_pipeline,
 )
+_NAMES: Hint = Name | list[Name] | tuple[Name, ...]
 register(
     TableModel,
     hints={
         **_ATTRIBUTES,
-        "task": str | list[str] | tuple[str, ...],
+        "task": _NAMES,
+        "ignore": _NAMES,
+        "time": Name | None,
+        "outlier": Name | None,
+        "groups": Name | None,
         "method": str | OneClassEstimator,
         "random_state": int | np.random.RandomState | None,
         "model_": OneClassEstimator,

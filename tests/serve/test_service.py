@@ -121,6 +121,9 @@ def test_options_and_pages_that_are_wrong_are_refused(fleet, client):
     rows = fleet[1].to_dicts()[:1]
     assert "explain" in sentence_of(client.post("/score?explain=-1", json=rows), 422)
     assert "explain" in sentence_of(client.post("/score?explain=x", json=rows), 422)
+    text = sentence_of(client.post("/score?fdr=0.1", json=rows), 422)
+    assert text.startswith("fdr: there is no such option") and "explain" in text
+    assert "limit" in sentence_of(client.get("/incidents?most=3"), 422)
     rows[0]["machine"] = "never seen"
     text = sentence_of(client.post("/score?unknown=error", json=rows), 422)
     assert "never seen" in text

@@ -41,6 +41,28 @@ def test_the_same_library_comes_out(fitted):
         )
 
 
+def test_columns_may_be_called_by_numbers(fitted, tmp_path):
+    _, train, test = fitted
+    train = train.assign(when=np.arange(len(train)))
+    test = test.drop(columns="fault").assign(when=np.arange(len(test)))
+    names = {name: number for number, name in enumerate(train.columns)}
+    settings = {"method": FAST, "history": None}
+    by_name = TableModel("machine", time="when", ignore=["d"], **settings)
+    by_number = TableModel(
+        names["machine"], time=names["when"], ignore=names["d"], **settings
+    )
+    by_name.fit(train)
+    by_number.fit(train.rename(columns=names))
+    manyone.save(by_number, tmp_path / "numbers.manyone")
+    loaded = manyone.load(tmp_path / "numbers.manyone")
+    numbered = test.rename(columns=names)
+    pd.testing.assert_frame_equal(loaded.score(numbered), by_name.score(test))
+    incidents = by_name.incidents(test)
+    found = loaded.incidents(numbered)
+    assert found.begin.tolist() == incidents.begin.tolist() and len(found)
+    assert loaded.task == names["machine"]
+
+
 @pytest.mark.parametrize("task", [None, []])
 def test_a_model_needs_a_task_column(fitted, task):
     with pytest.raises(ValueError, match="task must name a column"):

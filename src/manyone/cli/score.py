@@ -435,7 +435,8 @@ def report(
             with about(state):
                 values = report_of_store(state, table_model, model.name, table)
         else:
-            times = [] if table_model.time is None else [table_model.time]
+            time_column = table_model.time_column
+            times = [] if time_column is None else [time_column]
             rows = None if source is None else rows_for(table_model, source, find=times)
             table_name = "" if source is None else source.name
             values = report_of(table_model, rows, model.name, table_name)

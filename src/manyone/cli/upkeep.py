@@ -51,7 +51,7 @@ def enroll(
     source = source_of(table, sql, db)
     with changing(model) as found:
         before = found.n_rows_, len(found.tasks_)
-        roles = [name for name in (found.outlier, found.time) if name is not None]
+        roles = [str(name) for name in (found.outlier, found.time) if name is not None]
         with about(source), working("enrolling"):
             found.enroll(rows_for(found, source, find=roles))
         after = found.n_rows_, len(found.tasks_)

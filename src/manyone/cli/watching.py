@@ -273,7 +273,7 @@ class WatchRun:
 
     def _times(self, table: pl.DataFrame) -> pl.Series | None:
         """The time column, if the model has one and the table too."""
-        name = self._model.time
+        name = self._model.time_column
         return table[name] if name is not None and name in table.columns else None
 
     def _columns(

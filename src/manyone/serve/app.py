@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -156,6 +157,7 @@ def make_app(model: TableModel, name: str = "", state: Path | None = None) -> Fa
         unknown: Literal["pooled", "error"] = "pooled",
     ) -> Response:
         """Score rows; the answer is CSV where `Accept` asks for it, else JSON."""
+        _refuse_other_options(request, ("explain", "unknown"))
         body = await _limited_body(request)
         content_type = request.headers.get("content-type", "")
         scores = await asyncio.get_running_loop().run_in_executor(
@@ -167,9 +169,11 @@ def make_app(model: TableModel, name: str = "", state: Path | None = None) -> Fa
 
     @app.get("/incidents")
     def incidents(
+        request: Request,
         limit: Annotated[int, Query(ge=1, le=_MOST_INCIDENTS)] = 100,
     ) -> JSONResponse:
         """Incidents of the store, the least likely by chance first."""
+        _refuse_other_options(request, ("limit",))
         return JSONResponse(service.incidents(limit))
 
     @app.get("/health")
@@ -184,6 +188,17 @@ def make_app(model: TableModel, name: str = "", state: Path | None = None) -> Fa
 
     _answer_errors(app)
     return app
+
+
+def _refuse_other_options(request: Request, options: Sequence[str]) -> None:
+    """An option that is not known would be asked for in vain."""
+    for name in request.query_params:
+        if name not in options:
+            raise RequestError(
+                422,
+                f"{name}: there is no such option. {request.url.path} takes "
+                f"{' and '.join(options)}.",
+            )
 
 
 async def _limited_body(request: Request) -> bytes:

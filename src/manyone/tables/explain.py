@@ -198,8 +198,8 @@ def _explain_block(
     deviation = np.abs(Z - reasons.expected) / scale
     words = np.empty((*order.shape, len(Words._fields)), dtype=object)
     when = [""] * len(frame)
-    if model.training_.past is not None and model.time is not None:
-        when = season_words(frame, model.time, model.training_.past)
+    if model.training_.past is not None and model.time_column is not None:
+        when = season_words(frame, model.time_column, model.training_.past)
     for place in np.unique(order).tolist():
         rows, ranks = np.nonzero(order == place)
         name = encoder.used[place]

@@ -34,6 +34,8 @@ from manyone.tables.errors import MixedColumnError, TableError, TimeError
 Table = Any
 Frame = nw.DataFrame[Any]
 Series = nw.Series[Any]
+#: What a column is called, in the frames of pandas by a number, too.
+Name = str | int
 #: A column on its way into a table.
 Values = Labels | list[Any] | Series
 # Columns of these types hold whatever somebody wrote. Those of categories hold names.
@@ -199,7 +201,7 @@ def refuse_no_rows(frame: Frame) -> None:
         raise ValueError("table has no rows.")
 
 
-def names_of(names: str | int | Iterable[str | int] | None) -> list[str]:
+def names_of(names: Name | Iterable[Name] | None) -> list[str]:
     """Names of columns, whether one is given, or several, or None."""
     if names is None:
         return []

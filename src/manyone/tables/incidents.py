@@ -236,16 +236,16 @@ def _rank_pvalues(model: TableModel, score: Array, codes: Codes) -> Array:
 
 def times_in(model: TableModel, frame: Frame) -> tuple[Array | None, bool, str]:
     """Time of each row (n,), whether times are dates, and why there are none."""
-    if model.time is None:
+    if model.time_column is None:
         return None, False, ""
     reason = "the table has no such column"
-    if model.time in frame.columns:
-        values, dated = times_of(read_column(frame.get_column(model.time)))
+    if model.time_column in frame.columns:
+        values, dated = times_of(read_column(frame.get_column(model.time_column)))
         missing = int(np.sum(~np.isfinite(values)))
         if missing == 0:
             return values, dated, ""
         reason = f"{missing:,} of {len(values):,} rows have no date or number there"
-    remark = f"Nothing is shown over time: {reason} ({model.time!r})."
+    remark = f"Nothing is shown over time: {reason} ({model.time_column!r})."
     return None, False, remark
 
 

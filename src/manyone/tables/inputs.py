@@ -36,16 +36,16 @@ def file_columns(model: TableModel) -> FileColumns:
     kinds = cast("dict[str, Kind]", model.encoder_.kinds.copy())
     kinds |= dict.fromkeys(model.task_columns, "text")
     time_formats = {}
-    if model.time is not None and model.time_format_ is not None:
-        time_formats[model.time] = model.time_format_
+    if model.time_column is not None and model.time_format_ is not None:
+        time_formats[model.time_column] = model.time_format_
     return {"kinds": kinds, "time_formats": time_formats}
 
 
 def names_of_columns(model: TableModel) -> list[str]:
     """Columns that a model looks at."""
     names = [*model.task_columns, *model.columns_["name"].tolist()]
-    if model.time is not None:
-        names.append(model.time)
+    if model.time_column is not None:
+        names.append(model.time_column)
     return list(dict.fromkeys(names))
 
 

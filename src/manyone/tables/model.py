@@ -30,6 +30,7 @@ from manyone.tables.forward import ForwardCheck, check_forward
 from manyone.tables.frames import (
     Columns,
     Frame,
+    Name,
     Table,
     as_table,
     names_of,
@@ -64,7 +65,7 @@ class TableModel(OutlierMixin, BaseEstimator):
 
     Parameters
     ----------
-    task : str or list of str
+    task : str, int or a list of them
         Column, or columns, that say which entity a row belongs to.
     anomalies : {"any", "strangers", "faults"}, default="any"
         What anomalies look like: rows of somebody else, the entity's own rows gone wrong, or both.
@@ -76,9 +77,9 @@ class TableModel(OutlierMixin, BaseEstimator):
     task_rate_limit : float or None
         Largest share of normal rows of a single task that may raise an alarm, on average;
         never below 1/(n + 1) for n rows. None: three times `alarm_rate`. 1.0: no limit.
-    ignore : list of str
+    ignore : str, int or a list of them
         Columns that are not features.
-    time : str or None
+    time : str, int or None
         Column that says when; never a feature. Thresholds are then set, and settings judged, on
         whole blocks of time that are left out, see :doc:`/time`.
     history : "auto", int or None, default="auto"
@@ -89,10 +90,10 @@ class TableModel(OutlierMixin, BaseEstimator):
         for strangers. Where times are dates, columns are then also compared with what is
         usual at their hour or weekday, if that brings later rows closer to it. None: not
         at all.
-    outlier : str or None
+    outlier : str, int or None
         Column that marks rows known to be abnormal.
     random_state : int, RandomState or None
-    groups : str or None
+    groups : str, int or None
         Column of a session or day, whose rows are left out together when thresholds are
         set and settings judged. It is used instead of blocks of time.
 
@@ -139,18 +140,18 @@ class TableModel(OutlierMixin, BaseEstimator):
     [True]
     """
 
-    task: str | Sequence[str]
+    task: Name | Sequence[Name]
     _: KW_ONLY
     anomalies: Anomalies = "any"
     method: str | OneClassEstimator = "auto"
     alarm_rate: float = 0.05
     task_rate_limit: float | None = None
-    ignore: Sequence[str] = ()
-    time: str | None = None
+    ignore: Name | Sequence[Name] = ()
+    time: Name | None = None
     history: Literal["auto"] | int | None = "auto"
-    outlier: str | None = None
+    outlier: Name | None = None
     random_state: int | np.random.RandomState | None = None
-    groups: str | None = None
+    groups: Name | None = None
 
     # Of models in files that do not have it.
     time_format_ = cast("str | None", None)
@@ -207,6 +208,11 @@ class TableModel(OutlierMixin, BaseEstimator):
     def task_columns(self) -> list[str]:
         """Names of the columns that say which entity a row belongs to."""
         return names_of(self.task)
+
+    @property
+    def time_column(self) -> str | None:
+        """Name of the column that says when, if there is one."""
+        return None if self.time is None else str(self.time)
 
     def _roles(self) -> dict[str, list[str]]:
         named = ("task", "time", "outlier", "groups")
@@ -556,8 +562,8 @@ class TableModel(OutlierMixin, BaseEstimator):
         """What is made from the past of the rows of a frame, and the past after them."""
         labels = task_labels(frame, self.task_columns)
         labels = labels_like(labels, self.tasks_, self.task_columns)
-        assert self.time is not None
-        times = known_times(frame, self.time, past)
+        assert self.time_column is not None
+        times = known_times(frame, self.time_column, past)
         if moves is not None:
             times = np.where(moves, times, np.nan)
         X = np.column_stack([columns[name].values for name in past.names])
