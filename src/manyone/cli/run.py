@@ -115,17 +115,14 @@ class _Due:
 
         A run that was killed has told nobody, so rows since the last that ended count.
         """
+        from manyone.watch.incidents import incidents_of, outstanding
         from manyone.watch.store import open_store
 
         with open_store(self._state) as store:
-            found = store.query(
-                "SELECT 1 FROM incidents WHERE stands_out = 1 AND answer IS NULL AND id IN "
-                "(SELECT incident FROM judged_row WHERE alarm = 1 AND number > :since)",
-                since=int(store.note(_ENDED) or 0),
-            )
-            store.set_note(_ENDED, str(store.totals().rows))
+            joined = incidents_of(store, since=int(store.note(_ENDED) or 0))
+            store.set_note(_ENDED, str(store.last_row))
             store.commit(None)
-        return len(found) > 0
+        return len(outstanding(joined)) > 0
 
     @staticmethod
     def _end(problems: list[Exception], stands_out: bool) -> bool:

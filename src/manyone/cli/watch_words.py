@@ -23,7 +23,7 @@ from manyone.tablefiles import Source
 from manyone.watch import Monitor, MonitorState
 from manyone.watch.arrivals import Silent
 from manyone.watch.drift import weights_of_rows
-from manyone.watch.incidents import incidents_of
+from manyone.watch.incidents import incidents_of, outstanding
 from manyone.watch.store import Line, codes_by_name
 
 _ALIKE = 0.5  # rows that count for less resemble the one before
@@ -74,11 +74,7 @@ class Outcome:
     @property
     def outstanding(self) -> list[Line]:
         """Incidents that stand out, and that nobody has answered."""
-        return [
-            line
-            for line in self.incidents
-            if line["stands_out"] and line["answer"] is None
-        ]
+        return outstanding(self.incidents)
 
     @property
     def stands_out(self) -> bool:

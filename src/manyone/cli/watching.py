@@ -28,7 +28,7 @@ from manyone.tables.worth import Worth
 from manyone.watch import Monitor, MonitorState, Watched
 from manyone.watch.answers import use_answers
 from manyone.watch.arrivals import Arrivals, Silent
-from manyone.watch.incidents import IncidentFinder, incidents_of
+from manyone.watch.incidents import IncidentFinder, incidents_of, outstanding
 from manyone.watch.mutes import Mutes
 from manyone.watch.outbox import (
     Messenger,
@@ -239,11 +239,8 @@ class WatchRun:
         values = _as_json(rows) if self._options.keep_days else None
         numbers = self.store.add_rows(self.monitor, columns, values)
         self._finder.add(numbers, names, state, scored)
-        self._announce(
-            incident_notice(line)
-            for line in incidents_of(self.store, since=numbers.start - 1)
-            if line["stands_out"] and line["answer"] is None
-        )
+        joined = incidents_of(self.store, since=numbers.start - 1)
+        self._announce(incident_notice(line) for line in outstanding(joined))
         self._note_drift(flagged, most, watched, moments)
 
     def _answers(self, watched: Watched, frame: Frame) -> Answers:

@@ -8,7 +8,7 @@ which stays whatever joins it.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -248,6 +248,11 @@ def incidents_of(store: Store, *, since: int = 0, most: int = -1) -> list[Line]:
         most=most,
     )
     return [{**line, "stands_out": bool(line["stands_out"])} for line in lines]
+
+
+def outstanding(incidents: Iterable[Line]) -> list[Line]:
+    """Those that stand out, and that nobody has answered."""
+    return [line for line in incidents if line["stands_out"] and not line["answer"]]
 
 
 def alarms_of(store: Store, incident: str) -> list[str]:

@@ -13,7 +13,6 @@ import io
 import json
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from manyone.tablefiles.ends import Ends
@@ -27,16 +26,6 @@ _AT_ONCE = 10_000  # rows that are written at a time
 
 class ForeignFileError(ValueError):
     """A file is not the copy that the store has written."""
-
-
-@dataclass(frozen=True)
-class _Written:
-    """Columns of a copy, and how far it was written: rows, bytes, and their ends."""
-
-    columns: tuple[str, ...]
-    last_row: int = 0
-    size: int = 0
-    digest: str = ""
 
 
 class ScoreCopy:
@@ -66,75 +55,68 @@ class ScoreCopy:
         self._kept = kept
         self._reasons = reasons
         numbered = tuple(f"reason_{k + 1}" for k in range(reasons))
-        fresh = _Written((*COLUMNS, *kept, *numbered))
-        noted = self._noted()
-        is_there = path.exists() and path.stat().st_size > 0
-        if is_there and noted is None:
-            raise ForeignFileError("is there, and the state has not written it")
-        if is_there and noted is not None and noted.columns != fresh.columns:
-            columns = ",".join(noted.columns)
-            raise ForeignFileError(f"has other columns ({columns}) than asked for now")
-        self._written = noted if is_there and noted is not None else fresh
-        self._ends = self._noted_ends()
+        self._columns = [*COLUMNS, *kept, *numbered]
+        # How far the file was written: rows, bytes, and the ends of these bytes.
+        self._last_row = 0
+        self._size = 0
+        self._ends = Ends()
+        if path.exists() and path.stat().st_size > 0:
+            self._go_on()
         self._check_rest()
         self._note()
 
-    def catch_up(self) -> None:
-        """Append what the store holds and the file does not, down to the disk."""
-        size = self._path.stat().st_size if self._path.exists() else 0
-        already = size - self._written.size
-        with open(self._path, "ab") as stream:
-            for last_row, text in self._texts():
-                stream.write(text[already:])
-                already = max(already - len(text), 0)
-                self._advance(last_row, text)
-            stream.flush()
-            os.fsync(stream.fileno())
-        self._note()
-
-    def _noted(self) -> _Written | None:
-        """What the store knows of the file."""
+    def _go_on(self) -> None:
+        """Go on after what the store has noted, which must stand at the beginning."""
         line = self._store.execute(
             "SELECT columns, last_row, bytes, digest FROM output WHERE path = ?",
             [self._name],
         ).fetchone()
         if line is None:
-            return None
-        columns, last_row, size, digest = line
+            raise ForeignFileError("is there, and the state has not written it")
         with sound(self._store.path):
-            names = tuple(str(name) for name in json.loads(columns))
-            return _Written(names, int(last_row), int(size), str(digest))
+            columns = [str(name) for name in json.loads(line[0])]
+            self._last_row = int(line[1])
+            self._size = int(line[2])
+        if columns != self._columns:
+            names = ",".join(columns)
+            raise ForeignFileError(f"has other columns ({names}) than asked for now")
+        if not self._size:
+            return
+        with open(self._path, "rb") as stream:
+            self._ends = Ends.of_stream(stream, 0, self._size)
+        if self._ends.digest != line[3]:
+            raise ForeignFileError("was changed since it was last written")
+
+    def catch_up(self) -> None:
+        """Append what the store holds and the file does not, down to the disk."""
+        size = self._path.stat().st_size if self._path.exists() else 0
+        already = size - self._size
+        with open(self._path, "ab") as stream:
+            for last_row, text in self._texts():
+                stream.write(text[already:])
+                already = max(already - len(text), 0)
+                self._last_row = last_row
+                self._size += len(text)
+                self._ends.add(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        self._note()
 
     def _note(self) -> None:
         """Let the store know how far the file was written."""
-        written = self._written
+        digest = self._ends.digest if self._size else ""
+        columns = json.dumps(self._columns)
         self._store.execute(
             "INSERT OR REPLACE INTO output VALUES (?, ?, ?, ?, ?)",
-            [
-                self._name,
-                json.dumps(written.columns),
-                written.last_row,
-                written.size,
-                written.digest,
-            ],
+            [self._name, columns, self._last_row, self._size, digest],
         )
-
-    def _noted_ends(self) -> Ends:
-        """Ends of what the store has noted, which must stand at the beginning."""
-        if not self._written.size:
-            return Ends()
-        with open(self._path, "rb") as stream:
-            ends = Ends.of_stream(stream, 0, self._written.size)
-        if ends.digest != self._written.digest:
-            raise ForeignFileError("was changed since it was last written")
-        return ends
 
     def _check_rest(self) -> None:
         """Refuse bytes after those that are noted, unless the store would write them."""
         if not self._path.exists():
             return
         with open(self._path, "rb") as stream:
-            stream.seek(self._written.size)
+            stream.seek(self._size)
             for _, text in self._texts():
                 written = stream.read(len(text))
                 if not text.startswith(written):
@@ -146,10 +128,9 @@ class ScoreCopy:
 
     def _texts(self) -> Iterator[tuple[int, bytes]]:
         """What comes next in the file, and the last row of each piece."""
-        if not self._written.size:
-            yield self._written.last_row, _as_csv([self._written.columns])
-        last_row = self._written.last_row
-        numbers, lines = self._rows_after(last_row)
+        if not self._size:
+            yield self._last_row, _as_csv([self._columns])
+        numbers, lines = self._rows_after(self._last_row)
         while numbers:
             yield numbers[-1], _as_csv(lines)
             numbers, lines = self._rows_after(numbers[-1])
@@ -172,15 +153,6 @@ class ScoreCopy:
                 numbers.append(row)
                 lines.append([*values, *handed_through, *why[: self._reasons]])
         return numbers, lines
-
-    def _advance(self, last_row: int, text: bytes) -> None:
-        self._ends.add(text)
-        self._written = _Written(
-            self._written.columns,
-            last_row,
-            self._written.size + len(text),
-            self._ends.digest,
-        )
 
 
 def _as_csv(lines: Sequence[Sequence[object]]) -> bytes:
