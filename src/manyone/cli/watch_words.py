@@ -42,7 +42,7 @@ class Outcome:
         Tasks of its rows, in their order: ``task``, whether it is ``new`` to the model,
         and its ``rows``, ``alarms``, ``first_alarm`` and ``muted`` alarms.
     incidents : list of Line
-        Those that its alarms have joined, the least likely by chance first.
+        Those of stretches that its alarms have joined, the least likely by chance first.
     """
 
     run: WatchRun

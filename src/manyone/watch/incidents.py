@@ -236,13 +236,18 @@ def incidents_of(store: Store, *, since: int = 0, most: int = -1) -> list[Line]:
     ----------
     store : Store
     since : int
-        Number of a row: only incidents that an alarm after it has joined.
+        Number of a row: only incidents of stretches that an alarm after it has joined.
+        Such an alarm may also change how those before it are grouped.
     most : int
         -1: all.
     """
+    joined = (
+        "WHERE id IN (SELECT id FROM incident WHERE stretch IN (SELECT stretch "
+        "FROM judged_row JOIN incident ON incident.id = judged_row.incident "
+        "WHERE number > :since))"
+    )
     lines = store.query(
-        "SELECT * FROM incidents WHERE EXISTS (SELECT 1 FROM judged_row WHERE "
-        "incident = incidents.id AND number > :since) "
+        f"SELECT * FROM incidents {joined if since else ''} "
         "ORDER BY by_chance, id LIMIT :most",
         since=since,
         most=most,
