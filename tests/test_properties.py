@@ -24,6 +24,7 @@ from sklearn.base import clone
 from every_method import PAIR, methods, parameters
 from manyone import SVDD, CombinedOneClass, IndependentOCKSR, MultiTaskOneClassSVM
 from manyone.models.guards import unguarded
+from manyone.models.scale import unstretched
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning"),
@@ -174,7 +175,7 @@ def _ties(model, scores) -> np.ndarray:
         reference = own
         if thresholds.borrows[code]:
             pool = thresholds.pools[thresholds.pool[code]]
-            lent = cal.stretch.undone(pool.values * pool.units[code])
+            lent = unstretched(pool.values * pool.units[code], cal.bend)
             reference = np.r_[own, lent * cal.sizes[code]]
         near[i] = np.any(np.abs(reference - value) <= 1e-7 * (1 + abs(value)))
     return near

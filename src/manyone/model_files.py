@@ -38,6 +38,7 @@ from manyone.metric.whitener import TaskWhitener
 from manyone.models.combined import CombinedScorer, Tail
 from manyone.models.guards import ColumnRange, Guarded, Nearness, UsualDistances
 from manyone.models.resemblance import Resemblance
+from manyone.models.scale import Scale
 from manyone.models.scorers import Balls, InMetric, Projection, Scorer, TwoLayers
 from manyone.models.solution import ExactState, FitReport, Solution
 from manyone.models.task_expansions import TaskExpansions
@@ -292,7 +293,8 @@ register(
     check=_check_task_expansions,
 )
 register(InMetric, hints={"metric": Whitening | TaskWhitenings, "scorer": Scorer})
-register(Tail, {"scores": "m!", "values": "m!", "spread": "T"})
+register(Scale, {"size": "T", "bend": "T", "unit": "T"})
+register(Tail, {"scores": "m!", "values": "m!"})
 register(CombinedScorer, {"weights": "V!"}, check=_check_combined)
 register(Whitening, {"basis": "r d", "stretch": "r"})
 register(

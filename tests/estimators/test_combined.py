@@ -20,6 +20,7 @@ from manyone import (
 from manyone.calibration import Calibration
 from manyone.models.combined import Tail, combined_scorer, weight_of
 from manyone.models.guards import unguarded
+from manyone.models.scale import Scale
 
 pytestmark = pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
 VIEWS = [
@@ -144,7 +145,7 @@ def test_tail_values_are_logs_of_shares_and_go_on_where_ranks_end():
     scores = -np.sort(np.random.default_rng(0).exponential(size=4000))[::-1]
     zeros = np.zeros(4000, dtype=int)
     calibration = Calibration.from_scores(scores, zeros, np.ones(4000), 1, "held-out")
-    tail = Tail.of(*calibration.pooled(), calibration.units())
+    tail = Tail.of(*calibration.pooled(), calibration.scale)
     new = -np.array([0.5, 1.0, 3.0, 6.0, 12.0, 40.0])
     found = tail.value(new, np.zeros(6, dtype=int))
     # Of an exponential law the tail probability of x is exp(-x), everywhere.
@@ -182,7 +183,8 @@ def test_tail_values_stay_shares_where_a_guard_has_lowered_a_row():
     scores[0] = -1e3
     pool = scores / 0.05
     far = np.full(1, -1.0)
-    tail = Tail.of(pool, np.ones(4000), np.full(1, 0.05), far)
+    scale = Scale(np.ones(1), np.zeros(1), np.full(1, 0.05))
+    tail = Tail.of(pool, np.ones(4000), scale, far)
     new = -1e-2 * np.array([0.1, 0.5, 1.0, 1.5])
     found = tail.value(new, np.zeros(4, dtype=int))
     np.testing.assert_allclose(found, -1e2 * new, rtol=0.1)

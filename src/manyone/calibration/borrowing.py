@@ -1,8 +1,8 @@
 r"""What tasks with few rows borrow from tasks of like size.
 
 Depths d, minus scores in units of the task's far score, of S tasks form a pool. They are
-stretched, h(d) (:mod:`.stretch`). The unit of a task is that of the square of its mean root
-depth, :math:`m_t = \overline{\sqrt{d}}`, to a power,
+stretched, h(d) (:mod:`manyone.models.scale`). The unit of a task is that of the square of
+its mean root depth, :math:`m_t = \overline{\sqrt{d}}`, to a power,
 
 .. math:: u_t = (h(m_t^2) / h(m^2))^w, \qquad
           w = \max\Bigl(0,\; 1 - \frac{\overline{s_t^2 / n_t}}{\operatorname{var} m_t}
@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyone._types import Array, Codes, Mask
-from manyone.calibration.stretch import UNSTRETCHED, Stretch
+from manyone.models.scale import stretched
 
 #: Pairs of a task and a value, ascending.
 Ordered = NDArray[np.complex128]
@@ -52,7 +52,8 @@ class Units:
         How far tasks differ: 0 to 1.
     least : float
         Smaller depths are rounding.
-    stretch : Stretch
+    bend : float
+        How depths are stretched.
     of_tasks : ndarray of shape (T,)
         Unit of each task; 1 where rows are too few for one.
     """
@@ -62,7 +63,7 @@ class Units:
     typical: float
     power: float
     least: float
-    stretch: Stretch
+    bend: float
     of_tasks: Array
 
     @classmethod
@@ -73,7 +74,7 @@ class Units:
         codes: Codes,
         n_tasks: int,
         least: float,
-        stretch: Stretch = UNSTRETCHED,
+        bend: float = 0.0,
     ) -> Units:
         """Units from depths, or scores, (n,), with their counts and tasks (n,)."""
         root = _roots(depth, least)
@@ -82,7 +83,7 @@ class Units:
         mean = sums / np.where(counts > 0.0, counts, 1.0)
         several = counts >= _ENOUGH_ROWS
         if np.count_nonzero(several) < 2:
-            return cls(mean, counts, 1.0, 0.0, least, stretch, np.ones(n_tasks))
+            return cls(mean, counts, 1.0, 0.0, least, bend, np.ones(n_tasks))
         square = np.bincount(codes, weight * (root - mean[codes]) ** 2, n_tasks)
         with np.errstate(under="ignore"):  # weights may be huge
             variance = square[several] / (counts[several] - 1.0)
@@ -90,8 +91,8 @@ class Units:
         between = float(mean[several].var(ddof=1))
         power = max(0.0, 1.0 - by_chance / between) if between > 0.0 else 0.0
         typical = float(mean[several].mean())
-        units = _units(mean, counts, typical, power, stretch)
-        return cls(mean, counts, typical, power, least, stretch, units)
+        units = _units(mean, counts, typical, power, bend)
+        return cls(mean, counts, typical, power, least, bend, units)
 
     def without(self, depth: Array, weight: Array, codes: Codes) -> Array:
         """Unit of the task of each row (n,), had it not been among its rows."""
@@ -104,15 +105,15 @@ class Units:
         mean = rest_sum / np.where(alone, 1.0, rest)
         mean = np.maximum(mean, np.sqrt(self.least))
         mean = np.where(alone, self.typical, mean)
-        return _units(mean, counts, self.typical, self.power, self.stretch)
+        return _units(mean, counts, self.typical, self.power, self.bend)
 
 
 def _units(
-    mean: Array, counts: Array, typical: float, power: float, stretch: Stretch
+    mean: Array, counts: Array, typical: float, power: float, bend: float
 ) -> Array:
     """Units of tasks by their mean roots and rows, (k,) each; 1 where rows are too few."""
-    depth = stretch.depths(np.square(mean))
-    usual = stretch.depths(np.square(typical))
+    depth = stretched(-np.square(mean), bend)
+    usual = stretched(-np.square(typical), bend)
     return np.where(counts >= _ENOUGH_ROWS, (depth / usual) ** power, 1.0)
 
 
@@ -208,7 +209,7 @@ class Pool:
         codes: Codes,
         lenders: Mask,
         least: float,
-        stretch: Stretch,
+        bend: float,
     ) -> Pool:
         """The pool of some tasks (T,).
 
@@ -217,14 +218,13 @@ class Pool:
         values, weight, codes : ndarray of shape (n,)
             Sorted by task and ascending within a task.
         lenders : ndarray of bool of shape (T,)
-        least : float
+        least, bend : float
             See `Units`.
-        stretch : Stretch
         """
         lent = lenders[codes]
         depth = values[lent], weight[lent], codes[lent]
-        units = Units.of(*depth, len(lenders), least, stretch)
-        scaled = stretch.scores(values)
+        units = Units.of(*depth, len(lenders), least, bend)
+        scaled = stretched(values, bend)
         # Ascending already where scores have one sign; each then keeps its weight.
         scaled[lent] /= units.without(*depth)
         scaled = scaled[np.lexsort((scaled, codes))]

@@ -15,6 +15,7 @@ as by Benjamini & Hochberg (1995).
 
 from __future__ import annotations
 
+from dataclasses import replace
 from numbers import Real
 from typing import NamedTuple
 
@@ -24,6 +25,7 @@ from manyone._types import Array, Codes, Mask
 from manyone.calibration.borrowing import by_task
 from manyone.calibration.thresholds import Calibration
 from manyone.messages import warn_user
+from manyone.models.scale import Scale
 
 
 class Known(NamedTuple):
@@ -35,15 +37,15 @@ class Known(NamedTuple):
         Scores, the same in units that make tasks comparable, and counts.
     codes : ndarray of shape (n,)
         Numbers of their tasks.
-    unit : ndarray of shape (T,)
-        What new scores of each task are divided by.
+    scale : Scale
+        What makes new scores of tasks comparable.
     """
 
     scores: Array
     values: Array
     weight: Array
     codes: Codes
-    unit: Array
+    scale: Scale
 
     @classmethod
     def of(cls, calibration: Calibration) -> Known:
@@ -56,7 +58,8 @@ class Known(NamedTuple):
         values = calibration.scaled(scores, weight, codes)
         size = float(np.sqrt(np.mean(values**2))) if len(values) else 1.0
         size = size if size > 0.0 else 1.0
-        return cls(scores, values / size, weight, codes, calibration.units() * size)
+        scale = replace(calibration.scale, unit=calibration.scale.unit * size)
+        return cls(scores, values / size, weight, codes, scale)
 
     def joined(self, other: Known) -> Known:
         """These tasks, then those of another calibration."""
@@ -64,14 +67,19 @@ class Known(NamedTuple):
             np.append(self.scores, other.scores),
             np.append(self.values, other.values),
             np.append(self.weight, other.weight),
-            np.append(self.codes, other.codes + len(self.unit)),
-            np.append(self.unit, other.unit),
+            np.append(self.codes, other.codes + self.n_tasks),
+            self.scale.joined(other.scale),
         )
+
+    @property
+    def n_tasks(self) -> int:
+        """Tasks, with scores or without."""
+        return len(self.scale.unit)
 
     @property
     def counts(self) -> Array:
         """Calibration rows of each task, shape (T,)."""
-        counts = np.bincount(self.codes, self.weight, len(self.unit))
+        counts = np.bincount(self.codes, self.weight, self.n_tasks)
         return counts.astype(np.float64)
 
 
@@ -91,7 +99,7 @@ def batch_pvalues(known: Known, scores: Array, codes: Codes) -> Array:
     """
     counts = known.counts
     rows = np.bincount(codes, minlength=len(counts)).astype(np.float64)
-    values = scores / known.unit[codes]
+    values = known.scale.of(scores, codes)
     own_mass = _mass_up_to(known.scores, known, scores, codes)
     own_share = (1.0 + own_mass) / (1.0 + counts[codes])
     weight = known.weight / np.maximum(counts[known.codes], known.weight)
@@ -110,7 +118,7 @@ def batch_pvalues(known: Known, scores: Array, codes: Codes) -> Array:
 def _mass_up_to(values: Array, known: Known, new: Array, codes: Codes) -> Array:
     """Weight of the values of each new row's task that do not exceed it, shape (m,)."""
     order = np.lexsort((values, known.codes))
-    starts = np.searchsorted(known.codes[order], np.arange(len(known.unit) + 1))
+    starts = np.searchsorted(known.codes[order], np.arange(known.n_tasks + 1))
     ascending = by_task(known.codes[order], values[order])
     below = np.searchsorted(ascending, by_task(codes, new), side="right")
     mass = np.append(0.0, np.cumsum(known.weight[order]))
@@ -148,7 +156,7 @@ def select_rows(known: Known, scores: Array, codes: Codes, fdr: float) -> Mask:
         return np.zeros(0, dtype=bool)
     p = batch_pvalues(known, scores, codes)
     chosen = benjamini_hochberg(p, fdr)
-    rows = np.bincount(codes, minlength=len(known.unit))[codes]
+    rows = np.bincount(codes, minlength=known.n_tasks)[codes]
     floor = float(np.min(rows / (len(codes) * (known.counts[codes] + 1.0))))
     needed = int(np.ceil(len(codes) * floor / fdr - 1e-9))
     if not chosen.any() and needed > 1:

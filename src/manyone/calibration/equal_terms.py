@@ -21,8 +21,8 @@ Only tasks that were left out twice are moved. With groups these are the long on
 time: what a row more is worth to them says nothing of tasks with a tenth of their rows.
 Copies are not moved, nor anything where many rows have copies: rows of few values have
 scores of few values, and a threshold just above one of them lets all its rows through.
-Rows beyond the far score are not moved either: stretched (:mod:`.stretch`), smaller ones
-would all lie on one side of it, and new rows are on both.
+Rows beyond the far score are not moved either: stretched (:mod:`manyone.models.scale`),
+smaller ones would all lie on one side of it, and new rows are on both.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from typing import NamedTuple
 import numpy as np
 
 from manyone._types import Array, Codes
-from manyone.calibration.stretch import UNSTRETCHED, Stretch
 from manyone.calibration.thresholds import sizes_of, tied_scores
+from manyone.models.scale import bend_of, stretched, unstretched
 
 # Upper quantiles of depths that are compared: those that alarm rates are asked at.
 _LEVELS = np.array([0.05, 0.1, 0.2, 0.3, 0.4])
@@ -98,13 +98,13 @@ def on_equal_terms(
     if np.sum(weight[tied]) > _MOST_TIED * np.sum(weight[judged]):
         return once.scores
     values = once.scores / size
-    stretch = UNSTRETCHED
+    bend = 0.0
     beyond_far = np.zeros(len(values), dtype=bool)
     if far is not None:
-        stretch = Stretch.of(values, weight)
+        bend = bend_of(values, weight)
         beyond_far = values <= -1.0
-    values = stretch.scores(values)
-    fewer = stretch.scores(twice.scores / size)
+    values = stretched(values, bend)
+    fewer = stretched(twice.scores / size, bend)
     depths = _Depths(codes, weight, n_tasks)
     slope = depths.slope(values, fewer, once.kept, twice.kept)
     # (Rows of no task are known outliers, which are not judged.)
@@ -116,9 +116,9 @@ def on_equal_terms(
     has_twice[codes[~np.isnan(fewer)]] = True
     moved = values * np.where(has_twice[codes] & ~beyond_far, factor, 1.0)
     if later is not None:
-        far_off = stretch.scores(later.scores / size)
+        far_off = stretched(later.scores / size, bend)
         moved = moved * np.exp(np.clip(depths.growth(fewer, far_off), 0.0, _LOG_DRIFT))
-    moved = stretch.undone(moved) * size
+    moved = unstretched(moved, bend) * size
     return np.where(judged & ~tied, moved, once.scores)
 
 

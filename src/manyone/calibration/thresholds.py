@@ -12,8 +12,8 @@ row with probability at most a (n + 1).
 
 **Borrowing.** Other tasks are compared with tasks of like size. Tasks are the units
 (hierarchical conformal prediction: Dunn, Wasserman & Ramdas 2018; Lee, Barber & Willett
-2023). With S tasks, V a stretched score (:mod:`.stretch`) in units of its task
-(:mod:`.borrowing`),
+2023). With S tasks, V a stretched score (:mod:`manyone.models.scale`) in units
+of its task (:mod:`.borrowing`),
 
 .. math:: p^* = \frac{1}{S} \Bigl( p_{own} + \sum_{other\ tasks\ s}
               \text{share of rows of } s \text{ with } V_i \le V \Bigr), \qquad
@@ -51,10 +51,10 @@ from manyone.calibration.borrowing import (
     like_sizes,
 )
 from manyone.calibration.dependence import calibration_weight
-from manyone.calibration.stretch import UNSTRETCHED, Stretch
 from manyone.data.checks import warn_of_copies
 from manyone.data.rows import TrainingRows
 from manyone.messages import shortlist
+from manyone.models.scale import Scale, bend_of, stretched, unstretched
 from manyone.models.solution import Solution
 
 #: What a single task may raise, as a multiple of the promised rate, unless users say so.
@@ -193,11 +193,11 @@ class Calibration:
         return sizes_of(self.far, len(self.lends))
 
     @cached_property
-    def stretch(self) -> Stretch:
+    def bend(self) -> float:
         """How scores are stretched before they are compared with those of other tasks."""
         if self.far is None:
-            return UNSTRETCHED
-        return Stretch.of(self.scores / self.sizes[self.codes], self.weight)
+            return 0.0
+        return bend_of(self.scores / self.sizes[self.codes], self.weight)
 
     def __getstate__(self) -> dict[str, Any]:
         """State without what follows from it."""
@@ -210,20 +210,23 @@ class Calibration:
         codes = self.codes
         lent = np.flatnonzero(self.lends[codes] | ~np.any(self.lends))
         values = self.scores[lent] / self.sizes[codes[lent]]
-        n_tasks = len(self.lends)
-        return Units.of(values, self.weight[lent], codes[lent], n_tasks, self.least)
+        rows = values, self.weight[lent], codes[lent]
+        return Units.of(*rows, len(self.lends), self.least, self.bend)
 
-    def units(self) -> Array:
-        """Units of the scores of new rows, shape (T,)."""
-        return self._units.of_tasks * self.sizes
+    @cached_property
+    def scale(self) -> Scale:
+        """What makes scores of new rows of all tasks comparable."""
+        bend = np.full(len(self.lends), self.bend)
+        return Scale(self.sizes, bend, self._units.of_tasks)
 
     def scaled(self, scores: Array, weight: Array, codes: Codes) -> Array:
-        """Left-out scores (n,) in units of their task (n,) without the row."""
+        """Left-out scores (n,) on that scale, in units of their task (n,) without the row."""
         values = scores / self.sizes[codes]
-        return values / self._units.without(values, weight, codes)
+        units = self._units.without(values, weight, codes)
+        return unstretched(stretched(values, self.bend) / units, self.bend)
 
     def pooled(self) -> tuple[Array, Array]:
-        """Scores of all tasks that lend, or of all if none does, in units of their task.
+        """Scores of all tasks that lend, or of all if none does, on one scale.
 
         Returns
         -------
@@ -286,7 +289,7 @@ class Calibration:
                     codes,
                     self.lends & (pool == k),
                     self.least,
-                    self.stretch,
+                    self.bend,
                 )
                 for k in range(pool.max() + 1)
             )
@@ -372,7 +375,7 @@ class Thresholds:
     def _borrowed_pvalues(self, scores: Array, codes: Codes, own: Array) -> Array:
         """P-values with tasks as units, from ranks `own` (k,) in the task itself."""
         calibration = self.calibration
-        values = calibration.stretch.scores(scores / calibration.sizes[codes])
+        values = stretched(scores / calibration.sizes[codes], calibration.bend)
         number = self.pool[codes]
         p = np.empty(len(scores))
         for k in np.unique(number).tolist():

@@ -49,6 +49,7 @@ from manyone.models.combined import (
     relative_weights,
     weight_of,
 )
+from manyone.models.scale import Scale
 from manyone.models.solution import Judge, Solution
 
 #: Fitted views by name.
@@ -89,7 +90,7 @@ class JudgeViews(IntoTails):
         """Combined left-out scores of rows whose tasks are numbers."""
         scores = self.scores(rows)
         seen = seen_scores(scores, rows, self.scorer.own)
-        return Tails.known(scores, rows, len(self.scorer.tails[0].spread), seen)
+        return Tails.known(scores, rows, len(self.scorer.tails[0].scale.unit), seen)
 
     def scores(self, rows: CodedRows) -> Array:
         """Scores (n,) of rows that no view has seen; NaN for known outliers.
@@ -113,8 +114,8 @@ class CombinedOneClass(Updates, OneClassEstimator, BaseComposition):
     r"""Combine several detectors, the views, to one alarm at the rate asked for.
 
     Every view is fitted to all rows. Its tail value of a row is :math:`z = -\log P(\text{a
-    normal row scores lower})`. It comes from the left-out scores of all training rows, in
-    units of their tasks' spread. The score of a row is minus the weighted sum of its tail
+    normal row scores lower})`. It comes from the left-out scores of all training rows, on
+    one scale for all tasks. The score of a row is minus the weighted sum of its tail
     values. Thresholds come from the combined left-out scores.
 
     Use it where strangers *and* faults may come. The sum loses little against the better
@@ -263,7 +264,7 @@ class CombinedOneClass(Updates, OneClassEstimator, BaseComposition):
         for view in views.values():
             far = view.solution_.scorer.far()
             calibration = view.calibration_
-            tails.append(Tail.of(*calibration.pooled(), calibration.units(), far))
+            tails.append(Tail.of(*calibration.pooled(), calibration.scale, far))
             able.append(
                 weight_of(
                     calibration.scores, calibration.codes, calibration.weight, far
@@ -455,12 +456,17 @@ class CombinedOneClass(Updates, OneClassEstimator, BaseComposition):
         new = codes[stays]
         tails = []
         for view, tail in zip(views.values(), scorer.tails, strict=True):
-            spread = view.calibration_.units()
-            spread[new] = tail.spread[stays]
+            scale = view.calibration_.scale
+            size = scale.size.copy()
+            bend = scale.bend.copy()
+            unit = scale.unit.copy()
+            size[new] = tail.scale.size[stays]
+            bend[new] = tail.scale.bend[stays]
+            unit[new] = tail.scale.unit[stays]
             state = view.solution_.state
             if isinstance(state, Sums):
-                spread[new] *= np.broadcast_to(state.scale, len(spread))[new]
-            tails.append(replace(tail, spread=spread))
+                size[new] *= np.broadcast_to(state.scale, len(size))[new]
+            tails.append(replace(tail, scale=Scale(size, bend, unit)))
         solutions = tuple(view.solution_ for view in views.values())
         return replace(scorer, views=solutions, tails=tuple(tails))
 
@@ -476,7 +482,7 @@ class CombinedOneClass(Updates, OneClassEstimator, BaseComposition):
         left_out = self.solution_.state
         assert isinstance(left_out, Tails)
         left_out = left_out.recoded(codes).merged(added)
-        training = TrainingRows.none(len(scorer.tails[0].spread))
+        training = TrainingRows.none(len(scorer.tails[0].scale.unit))
         rate = self.promised_rate_
         return self._become_views({**views}, scorer, left_out, training, rate)
 

@@ -1,9 +1,10 @@
 r"""Several detectors as views of one row, made comparable by how rare their scores are.
 
-A view's scores of left-out training rows, in units of their task's spread, form one pool. The tail
-value of a row is :math:`z = -\log P(\text{a normal row scores lower})`, with the probability
-counted in the pool and, among its lowest sixth, continued by an exponential tail, so that it keeps
-growing where ranks would stop at log N.
+A view's scores of left-out training rows, on the scale that makes tasks comparable
+(:mod:`.scale`), form one pool. The tail value of a row is
+:math:`z = -\log P(\text{a normal row scores lower})`, with the probability counted in the pool
+and, among its lowest sixth, continued by an exponential tail, so that it keeps growing where
+ranks would stop at log N.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from manyone._types import Array, Codes, Rows
 from manyone.kernels.gram import Points
 from manyone.metric.robust import task_medians
 from manyone.models.guards import Guarded, unguarded
+from manyone.models.scale import Scale
 from manyone.models.scorers import Scorer
 from manyone.models.solution import Solution
 
@@ -35,31 +37,31 @@ class Tail:
     Parameters
     ----------
     scores : ndarray of shape (m,)
-        Pool of left-out scores in units of their tasks' spread, ascending.
+        Pool of left-out scores on the common scale, ascending.
     values : ndarray of shape (m,)
         Tail value at each of them.
     slope : float
         How fast the value grows below the lowest sixth.
-    spread : ndarray of shape (T,)
-        Unit of each task's scores.
+    scale : Scale
+        What makes scores of tasks comparable.
     """
 
     scores: Array
     values: Array
     slope: float
-    spread: Array
+    scale: Scale
 
     @classmethod
     def of(
-        cls, pool: Array, weight: Array, spread: Array, far: Array | None = None
+        cls, pool: Array, weight: Array, scale: Scale, far: Array | None = None
     ) -> Tail:
         """Learn the tail of a calibrated view.
 
         Parameters
         ----------
         pool, weight : ndarray of shape (m,)
-            Left-out scores in units of their tasks' spread, ascending, and their counts.
-        spread : ndarray of shape (T,)
+            Left-out scores on the common scale, ascending, and their counts.
+        scale : Scale
         far : ndarray of shape (T,) or None
             Scores of rows far away: the size of responses, whose differences scores are.
 
@@ -78,24 +80,23 @@ class Tail:
             below = float((pool[first] - pool[: first + 1]) @ weight[: first + 1])
         excess = below / max(_TAIL * float(mass[-1]), 1.0)
         # (A guard may have lowered scores far below those of rows far away.)
-        size = max(
-            1e-4, np.max(np.abs(pool)) if far is None else np.max(np.abs(far) / spread)
-        )
-        steepest = _STEEPEST / float(size)
+        farthest = pool if far is None else scale.of_all(far)
+        size = max(1e-4, float(np.max(np.abs(farthest))))
+        steepest = _STEEPEST / size
         # Among scores that differ by rounding the most normal one counts.
         level = (
             np.minimum.accumulate((values + steepest * pool)[::-1])[::-1]
             - steepest * pool
         )
         slope = steepest if excess * steepest <= 1.0 else 1.0 / excess
-        return cls(pool[first:], level[first:], slope, spread)
+        return cls(pool[first:], level[first:], slope, scale)
 
     def value(self, scores: Array, codes: Codes) -> Array:
         """Tail value of the scores (n,) of rows of tasks given by number (n,)."""
-        return self.pooled_value(scores / self.spread[codes])
+        return self.pooled_value(self.scale.of(scores, codes))
 
     def pooled_value(self, scores: Array) -> Array:
-        """Tail value of scores that are in units of their task's spread already."""
+        """Tail value of scores that are on the common scale already."""
         below = np.maximum(self.scores[0] - scores, 0.0)
         above = np.maximum(scores - self.scores[-1], 0.0)
         counted = np.interp(scores, self.scores, self.values)
@@ -176,8 +177,7 @@ class CombinedScorer:
         """See :class:`manyone.models.scorers.Scorer`."""
         columns = []
         for view, tail in zip(self.views, self.tails, strict=True):
-            scores = view.all(X)
-            columns.append(tail.pooled_value(scores / tail.spread))
+            columns.append(tail.pooled_value(tail.scale.of_all(view.all(X))))
         return self.combine(np.stack(columns, axis=-1))
 
     def far(self) -> Array | None:
@@ -190,7 +190,7 @@ class CombinedScorer:
         for of_view, tail in zip(scores, self.tails, strict=True):
             if of_view is None:
                 return None
-            values.append(tail.pooled_value(of_view / tail.spread))
+            values.append(tail.pooled_value(tail.scale.of_all(of_view)))
         return self.combine(np.stack(values, axis=-1))
 
 

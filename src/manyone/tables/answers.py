@@ -129,7 +129,7 @@ def _judged(
         # Rows of unknown tasks are one more task, compared with tasks left out.
         parts = (estimator.calibration_, model.unknown_.calibration)
         tasks, unknown = (Known.of(part) for part in parts)
-        claimed = np.where(is_known, codes, len(tasks.unit))
+        claimed = np.where(is_known, codes, tasks.n_tasks)
         alarm = select_rows(tasks.joined(unknown), score, claimed, fdr)
     pooled = np.append(estimator.calibration_.borrows(rate), False)
     basis = np.where(is_known, pooled[codes].astype(np.intp), 2)

@@ -79,11 +79,11 @@ def anchors_of(calibration: Calibration, offset: Array, rate: float) -> Anchors:
     n_tasks = len(offset)
     scores = np.full((n_tasks, WINDOW), np.nan)
     pool, weight = calibration.pooled()
-    units = calibration.units()
+    scale = calibration.scale
     pool = _thinned(np.repeat(pool, _whole(weight)))
     too_few = calibration.too_few(rate)
     for t in range(n_tasks):
-        task_scores = pool * units[t]
+        task_scores = scale.undone(pool, t)
         if not too_few[t]:
             rows = slice(calibration.starts[t], calibration.starts[t + 1])
             counts = _whole(calibration.weight[rows])
