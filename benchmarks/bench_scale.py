@@ -10,7 +10,6 @@ tasks     a million rows as 10,000 tasks of 100, beside 1,000 tasks of 1,000
 workers   a million rows on two single-threaded Dask workers against one, beside bare processes
 forests   planted faults and strangers: AUC and time beside one IsolationForest per task
 large     one task with 100,000 rows beside small ones: time, memory and alarms
-enrolled  alarms of six tasks beside two that were enrolled later
 table     TableModel, not tuned, on Parquet files of 100,000 rows each: time and memory
 
 Exits with 1 where a promise is broken.
@@ -261,30 +260,6 @@ def one_large(rows: int, landmarks: int) -> None:
     print(*figures, np.mean(model.predict(Z, task=np.zeros(len(Z), dtype=int)) == -1))
 
 
-def enrolled() -> bool:
-    rates = []
-    for seed in range(10 if QUICK else 40):
-        rng = np.random.default_rng(seed)
-        centres = 1.5 * rng.normal(size=(8, 3))
-        task = np.repeat(np.arange(8), 60)
-        claim = np.repeat(np.arange(8), 100)
-        X, Z = (
-            centres[owners] + rng.normal(size=(len(owners), 3))
-            for owners in (task, claim)
-        )
-        model = JointOCKSR(landmarks=40, random_state=0, alarm_rate=0.1)
-        model.fit(X[task < 6], task=task[task < 6]).enroll(
-            X[task >= 6], task=task[task >= 6]
-        )
-        alarm = model.predict(Z, task=claim) == -1
-        rates.append([100 * alarm[claim < 6].mean(), 100 * alarm[claim >= 6].mean()])
-    old, new = np.mean(rates, axis=0)
-    print(
-        f"enrolled: alarms of six tasks {old:.1f} %, of two new ones {new:.1f} % (10)"
-    )
-    return max(old, new) < 11.0
-
-
 def table() -> bool:
     """Ten times the rows may take no more than the time to read them."""
     for files in (1, 2) if QUICK else (1, 10):
@@ -324,7 +299,7 @@ def main() -> int:
     if sys.argv[1:] and sys.argv[1] in children:
         children[sys.argv[1]](*(int(word) for word in sys.argv[2:]))
         return 0
-    parts = (scoring, rival, million, tasks, workers, forests, large, enrolled, table)
+    parts = (scoring, rival, million, tasks, workers, forests, large, table)
     studies = {study.__name__: study for study in parts}
     chosen = [name for name in studies if name in sys.argv] or list(studies)
     return int(not all([studies[name]() for name in chosen]))

@@ -50,7 +50,7 @@ class Limit:
 LIMITS = {
     "JointOCKSR().fit": Limit(48, 92),
     "NonlinearOCKSR().fit": Limit(75, 137),
-    "JointOCKSR(landmarks=).fit": Limit(80, 170),
+    "JointOCKSR(landmarks=).fit": Limit(80, 167),
     "manyone fit": Limit(230, 632),
     "manyone score": Limit(125, 311),
 }

@@ -3,8 +3,8 @@ Enrol a task, forget a task
 ===========================
 
 A new machine arrives, an old one is sold. :meth:`~manyone.JointOCKSR.enroll` and
-:meth:`~manyone.JointOCKSR.forget` change the fitted model; the result is the one that a new fit
-would give.
+:meth:`~manyone.JointOCKSR.forget` change the fitted model: it has kept its rows, and is fitted
+again to those that it is to know.
 """
 
 import matplotlib.pyplot as plt
@@ -53,12 +53,10 @@ model.forget("m2")
 print("left:", *model.tasks_, f"({len(model.X_fit_)} rows)")
 
 # %%
-# The same numbers come out of a new fit to the rows that are left, with the same kernel width.
+# The same numbers come out of a new fit to the rows that are left.
 
 staying = task != "m2"
-fresh = JointOCKSR(alarm_rate=0.1, gamma=model.gamma_).fit(
-    fleet.data[staying], task=task[staying]
-)
+fresh = JointOCKSR(alarm_rate=0.1).fit(fleet.data[staying], task=task[staying])
 others = test_task != "m2"
 X = fleet.test_data[others]
 who = test_task[others]

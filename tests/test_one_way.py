@@ -58,7 +58,7 @@ def names_where(declared):
 
 
 LANDMARKS = names_where(lambda can: can.landmarks)
-UPDATES = names_where(lambda can: can.updates)
+UPDATES = list(EVERY_METHOD)
 BLOCKS = names_where(lambda can: can.blocks)
 TUNED = [name for name in EVERY_METHOD if name != "combined"]
 
@@ -327,11 +327,12 @@ def test_one_blas_thread_until_the_last_fit_has_ended():
 # --------------------------------------------------------------------------------------- updates
 
 
-@pytest.mark.parametrize("landmarks", [None, 30])
 @over(UPDATES)
-def test_saved_loaded_and_updated(name, landmarks, tmp_path):
+def test_saved_loaded_and_updated(name, tmp_path):
+    """Rows that come and go leave the model of a fit to those that stay."""
     more = make_fleet(seed=3)[0][:5]
-    first = quietly(make_model(name, landmarks).fit, X, task=TASK)
+    first = quietly(make_model(name).fit, X, task=TASK)
+    before = quietly(make_model(name).fit, X, task=TASK)
     manyone.save(first, tmp_path / "first")
     loaded = manyone.load(tmp_path / "first")
     for model in (first, loaded):
@@ -339,10 +340,10 @@ def test_saved_loaded_and_updated(name, landmarks, tmp_path):
     manyone.save(first, tmp_path / "second")
     np.testing.assert_array_equal(loaded.tasks_, first.tasks_)
     assert_same(loaded, manyone.load(tmp_path / "second"), 0.0)
-    rows_to_forget = {} if landmarks is None else {"X": more}
     for model in (first, loaded):
-        quietly(model.forget, "fay", **rows_to_forget)
+        quietly(model.forget, "fay")
     assert_same(loaded, first, 0.0)
+    assert_same(first, before, 0.0)
 
 
 def assert_enroll_says_what_it_replaces(model):
@@ -360,12 +361,17 @@ def test_enroll_replaces_no_held_out_calibration_in_silence(name):
     assert_enroll_says_what_it_replaces(make_model(name))
 
 
-@over(UPDATES)
-def test_enroll_of_landmarks_replaces_no_held_out_calibration_in_silence(name):
-    assert_enroll_says_what_it_replaces(make_model(name, 30))
+@over(LANDMARKS)
+def test_landmark_models_keep_no_rows_to_change_them_by(name):
+    model = quietly(make_model(name, 30).fit, X, task=TASK)
+    before = model.score_tasks(X)
+    with pytest.raises(ValueError, match=r"enroll\(\) needs the rows .* landmarks"):
+        model.enroll(X[:5], task=["fay"] * 5)
+    with pytest.raises(ValueError, match=r"forget\(\) needs the rows .* landmarks"):
+        model.forget(TASK[0])
+    np.testing.assert_array_equal(model.score_tasks(X), before)
 
 
 def test_every_method_is_asked():
-    assert {"OCKSR", "C-OCKSR", "combined"} <= set(UPDATES)
-    assert set(UPDATES) <= set(LANDMARKS)
+    assert {"OCKSR", "C-OCKSR", "combined"} <= set(LANDMARKS)
     assert all("landmarks" in parameters(EVERY_METHOD[name]) for name in LANDMARKS)

@@ -45,8 +45,6 @@ class Capabilities:
     ----------
     exact_pvalues : bool
         Full conformal p-values, ``pvalues(..., exact=True)``.
-    updates : bool
-        ``enroll`` and ``forget`` without a new fit.
     landmarks : bool
         Few rows may stand for all, ``landmarks=``.
     blocks : bool
@@ -88,7 +86,6 @@ class Capabilities:
     """
 
     exact_pvalues: bool = False
-    updates: bool = False
     landmarks: bool = False
     blocks: bool = False
     sample_rows: int = field(default=0, metadata=_INTERNAL)
@@ -108,15 +105,16 @@ class Capabilities:
     quick: bool = field(default=True, metadata=_INTERNAL)
     short_grid: Grid | None = field(default=None, metadata=_INTERNAL)
 
+    @property
+    def by_sums(self) -> bool:
+        """Whether sums over blocks of rows say everything, and every row can be left out."""
+        return self.blocks and not self.sample_rows
+
 
 #: What every method of the package has declared, by the name of its class.
 DECLARED: dict[str, Capabilities] = {}
 
 
-def methods_that(*abilities: str) -> list[str]:
-    """Names of the methods that have declared all abilities, such as ``"landmarks"``."""
-    return [
-        name
-        for name, can in DECLARED.items()
-        if all(getattr(can, ability) for ability in abilities)
-    ]
+def methods_that(ability: str) -> list[str]:
+    """Names of the methods that have declared an ability, such as ``"landmarks"``."""
+    return [name for name, can in DECLARED.items() if getattr(can, ability)]

@@ -6,7 +6,7 @@ from typing import TypeVar
 from manyone.data.blocks import Block
 from manyone.data.sample import Sample, TakeSample
 from manyone.data.sweeps import Step, Sweep, local_sweep
-from manyone.fitting.left_out import LeaveOut, LeftOut
+from manyone.fitting.left_out import LeaveOut
 from manyone.fitting.plan import Plan
 from manyone.fitting.statistics import AddUp, Statistics
 
@@ -14,7 +14,6 @@ __all__ = [
     "AddUp",
     "Block",
     "LeaveOut",
-    "LeftOut",
     "Plan",
     "Sample",
     "Statistics",

@@ -13,7 +13,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from manyone._types import Labels
 from manyone.calibration import Calibration
-from manyone.calibration.tails import Tails
 from manyone.data.rows import TrainingRows
 from manyone.data.sample import Sample
 from manyone.estimators import METHODS
@@ -24,10 +23,6 @@ from manyone.files.errors import ModelFileError
 from manyone.files.kinds import Hint, fits
 from manyone.files.registry import entry_of, register
 from manyone.files.shapes import NEEDED, Sizes
-from manyone.fitting.independent import TaskPlans, TaskSums
-from manyone.fitting.joint import Sums
-from manyone.fitting.plan import Plan
-from manyone.fitting.statistics import Statistics
 from manyone.history.past import Past
 from manyone.history.seasons import SEASONS
 from manyone.history.transformer import TaskHistory
@@ -40,7 +35,7 @@ from manyone.models.guards import ColumnRange, Guarded, Nearness, UsualDistances
 from manyone.models.resemblance import Resemblance
 from manyone.models.scale import Scale
 from manyone.models.scorers import Balls, InMetric, Projection, Scorer, TwoLayers
-from manyone.models.solution import ExactState, FitReport, Solution
+from manyone.models.solution import FitReport, Solution
 from manyone.models.task_expansions import TaskExpansions
 from manyone.pipelines import TaskPipeline
 from manyone.selection.auto import AutoOneClass
@@ -321,7 +316,6 @@ register(
         "points": "n d",
         "codes": "n",
         "usual": "",
-        "group": "n",
         "columns": "n",
     },
     check=_check_nearness,
@@ -330,12 +324,8 @@ register(ColumnRange, {"lower": "d", "upper": "d", "below": "d", "above": "d"})
 register(FitReport, {"objective_path": "i"})
 register(
     Solution,
-    {"left_out": "r", "learned": "", "state": ""},
-    hints={
-        "scorer": Scorer,
-        "judge": None,
-        "state": ExactState | Sums | TaskSums | Tails | None,
-    },
+    {"left_out": "r", "learned": "", "one_minus_leverage": "r"},
+    hints={"scorer": Scorer, "judge": None},
 )
 register(
     Calibration,
@@ -361,15 +351,8 @@ register(
         "n_tasks": "= T",
     },
 )
-register(ExactState, {"one_minus_leverage": "r"})
-register(Resemblance, {"coef": "m T", "values": "T m", "mass": "T", "counts": "T"})
-register(Plan, hints={"metric": Whitening | TaskWhitenings | None})
-register(TaskPlans, {"plans": ""})
-register(Statistics)
-register(Sums, {"plan": "", "statistics": "", "tails": ""})
-register(TaskSums, {"plan": "", "statistics": "", "tails": ""})
+register(Resemblance, {"coef": "m T", "values": "T m"})
 register(Sample, {"X": "n d", "stratum": "n", "hashes": "n", "weight": "n"})
-register(Tails, dict.fromkeys(("scores", "weight", "codes", "rounded", "seen"), "k"))
 
 
 # --------------------------------------------------------------------------------------- tables
@@ -533,9 +516,15 @@ def _check_table_model(model: TableModel, sizes: Sizes) -> None:
     past_names = [] if past is None else list(past.names)
     if model.encoder_.with_past != past_names:
         raise ModelFileError("the model has the past of other columns than its encoder")
-    for name in past_names if model.reference_ is None else ():
-        if model.training_.columns[name].past is None:
+    if model.reference_ is not None:
+        return
+    columns = model.training_.columns
+    for name in past_names:
+        if columns[name].past is None:
             raise ModelFileError(f"the column {name!r} has no past")
+    for name, column_map in zip(model.encoder_.used, model.encoder_.maps, strict=True):
+        if isinstance(column_map, LevelMap) and columns[name].levels is None:
+            raise ModelFileError(f"the column {name!r} has no texts")
 
 
 class _Estimator(Protocol):

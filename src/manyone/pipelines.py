@@ -32,7 +32,6 @@ from manyone.data.rows import (
 from manyone.data.sample import Sample, TakeSample
 from manyone.estimators.base import OneClassEstimator
 from manyone.estimators.delegating import Delegating
-from manyone.estimators.updates import code_of, rows_to_enroll
 from manyone.fitting.sources import sweep_of
 from manyone.inverse import undone
 from manyone.messages import CalibrationWarning, warn_user
@@ -151,7 +150,13 @@ class TaskPipeline(Delegating, OutlierMixin, BaseComposition):
         self.model_ = model
         for table in {"choice_", "tuning_"} & vars(model).keys():
             setattr(self, table, getattr(model, table))
-        return self._keep_some(Z, **labels)
+        # What rows are explained by, where the estimator keeps none.
+        self.sample_: Sample | None = None
+        if model.landmarks is not None:
+            given = (labels["task"], labels["outlier"], sample_weight)
+            sample = sweep_of(Z, *given)(TakeSample(_KEPT))
+            self.sample_ = replace(sample, names=None, label_columns={})
+        return self
 
     def _set_thresholds(
         self,
@@ -248,21 +253,6 @@ class TaskPipeline(Delegating, OutlierMixin, BaseComposition):
         pipeline.label_columns_ = {}
         pipeline.model_ = model
         return pipeline
-
-    def _keep_some(
-        self,
-        X: object,
-        task: object = None,
-        outlier: object = None,
-        sample_weight: object = None,
-        **_: object,
-    ) -> Self:
-        """Keep a sample of rows, to explain others by, where the estimator keeps none."""
-        self.sample_: Sample | None = None
-        if self.model_.landmarks is not None:
-            sample = sweep_of(X, task, outlier, sample_weight)(TakeSample(_KEPT))
-            self.sample_ = replace(sample, names=None, label_columns={})
-        return self
 
     @property
     def _inner(self) -> OneClassEstimator:
@@ -390,51 +380,6 @@ class TaskPipeline(Delegating, OutlierMixin, BaseComposition):
         """The task that accepts a row best, or none, shape (n,)."""
         self._inner._check_calibrated()
         return self._inner._best_task(self.score_tasks(X, time=time))
-
-    def enroll(self, X: object, *, task: object = None, **given: object) -> Self:
-        """Add rows of known tasks, or new tasks, where the estimator can; see its `enroll`."""
-        roles = {"outlier": None, "groups": None, **given}
-        rows = self._prepared(X, task=task, **roles)
-        X, task, outlier, _ = rows_to_enroll(
-            self.model_,
-            rows["X"],
-            rows["task"],
-            rows.get("outlier"),
-            rows.get("groups"),
-        )
-        self.model_.enroll(**rows)
-        before = self.sample_ if "sample_" in vars(self) else None
-        if before is not None:
-            added = self._keep_some(X, task, outlier, rows.get("sample_weight")).sample_
-            assert added is not None
-            self.sample_ = TakeSample(_KEPT).merge(before, added)
-        return self
-
-    def forget(
-        self,
-        task: object,
-        *,
-        X: object = None,
-        others: Mapping[str, object] | None = None,
-        **given: object,
-    ) -> Self:
-        """Remove a task and its rows from the estimator; see its `forget`.
-
-        Rows that are given, its own or those of all others, are as the first transformer takes
-        them.
-        """
-        check_is_fitted(self)
-        if X is not None:
-            X = self.rows_for_model(X, task=np.repeat(as_labels([task]), number_of(X)))
-        code = code_of(self.model_, task)
-        if others is not None:
-            prepared = self._prepared(**others)
-            self.model_.forget(task, others=prepared, **given)
-            return self._keep_some(**prepared)
-        self.model_.forget(task, X=X, **given)
-        if (sample := vars(self).get("sample_")) is not None:
-            self.sample_ = sample.without(code)
-        return self
 
     def explain(
         self, X: object, *, task: object = None, time: object = None, top: int = 3

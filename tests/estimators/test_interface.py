@@ -170,10 +170,8 @@ def test_without_a_rate_there_are_no_thresholds(method):
         model.recalibrate(None)
 
 
-@pytest.mark.parametrize("landmarks", [None, 20])
-def test_updates_and_blocks_keep_having_no_thresholds(landmarks):
-    model = JointOCKSR(alarm_rate=None, landmarks=landmarks, random_state=0)
-    model.fit(X, task=MACHINE)
+def test_updates_keep_having_no_thresholds():
+    model = JointOCKSR(alarm_rate=None).fit(X, task=MACHINE)
     model.enroll(X[:10], task=["belt"] * 10)
     np.testing.assert_array_equal(model.offset_, np.zeros(4))
     with pytest.raises(NotFittedError, match="no thresholds"):
@@ -204,9 +202,8 @@ def test_the_choice_may_have_no_thresholds():
     np.testing.assert_array_equal(model.offset_, np.zeros(3))
 
 
-@pytest.mark.parametrize("landmarks", [None, 20])
-def test_enrolling_never_replaces_held_out_thresholds_in_silence(landmarks):
-    model = JointOCKSR(landmarks=landmarks, random_state=0).fit(X, task=MACHINE)
+def test_enrolling_never_replaces_held_out_thresholds_in_silence():
+    model = JointOCKSR().fit(X, task=MACHINE)
     model.calibrate(X, task=MACHINE)
     with pytest.warns(UserWarning, match="held-out calibration"):
         model.enroll(X[:5], task=MACHINE[:5])

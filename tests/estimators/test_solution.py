@@ -29,7 +29,6 @@ def other_value(name, value):
         "l1": 0.02,
         "group": 0.02,
         "solver": "paper",
-        "start": "published",
         "kernel_params": {},
         "landmarks": 7,
         "random_state": 3,
@@ -154,7 +153,7 @@ def test_a_memory_error_of_numpy_says_what_to_do(fleet, monkeypatch):
     monkeypatch.setattr("manyone.estimators.joint.solve_ridge", full)
     with pytest.raises(NotEnoughMemory, match="landmarks="):
         JointOCKSR().fit(X, task=task)
-    monkeypatch.setattr("manyone.estimators.task_ridges.solve_ridge_stack", full)
+    monkeypatch.setattr("manyone.fitting.task_ridges.solve_ridge_stack", full)
     with pytest.raises(
         NotEnoughMemory, match=r"20 rows of one task .*SparseOCKSR\)\.$"
     ):

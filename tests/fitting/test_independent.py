@@ -92,7 +92,7 @@ def test_wide_kernels_need_few_landmarks():
     found = model._solved(sweep, left_out=True).solution
     assert len(unguarded(found.scorer).points) < len(unguarded(exact.scorer).points)
     judge = replace(found.judge, guard=LeftOutGuard(None, 0.0))
-    plans = found.state.plan.plans
+    plans = judge.plan.plans
     small = np.isin(rows.codes, list(plans), invert=True)
     left_out = judge.judged(rows)[~small]
     np.testing.assert_allclose(left_out, exact.left_out[~small], atol=1e-6)

@@ -1,5 +1,7 @@
 """The metric by passes: that of the rows in memory, whatever the blocks."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,10 +13,9 @@ from manyone import JointOCKSR, LinearOCKSR
 from manyone.data.rows import training_rows
 from manyone.data.sweeps import Swept
 from manyone.engines import Block, TakeSample, fit, local_sweep
-from manyone.fitting.joint import joint_passes
 from manyone.fitting.metric import metric_of
 from manyone.metric.shrinkage import pooled_whitening
-from manyone.models.guards import unguarded
+from manyone.models.guards import LeftOutGuard, unguarded
 
 RNG = np.random.default_rng(2)
 N = 900
@@ -107,26 +108,6 @@ def test_the_rate_holds_with_the_metric_fixed(monkeypatch):
     assert np.mean(model.predict(fresh, task=task) < 0) == pytest.approx(0.1, abs=0.015)
 
 
-def test_rows_come_and_go_in_the_metric_that_there_is(monkeypatch):
-    monkeypatch.setattr("manyone.fitting.plan._FEWEST", 300)
-    model = JointOCKSR(landmarks=25, random_state=0, metric="whitened").fit(
-        X, task=TASK
-    )
-    grown = clone(model).fit(X, task=TASK)
-    more = X[:40] + 3.0
-    grown.enroll(more, task=["new"] * 40)
-    both = Block(np.vstack([X, more]), np.append(TASK, ["new"] * 40))
-    plan = grown.solution_.state.plan
-    source = Swept(local_sweep([both]), plan.tasks)
-    again, _ = joint_passes(plan, source, model.alpha, None)
-    found = unguarded(grown.solution_.scorer).all(both.X)
-    np.testing.assert_allclose(
-        found, unguarded(again.scorer).all(plan.metric.apply(both.X)), atol=1e-8
-    )
-    with pytest.raises(ValueError, match=r"'a' may have shaped the metric.* others="):
-        grown.forget("a", X=X[TASK == "a"])
-
-
 def test_sparse_rows_have_no_metric():
     with pytest.raises(ValueError, match="needs dense rows"):
         JointOCKSR(landmarks=5, metric="whitened").fit(sparse.csr_array(X), task=TASK)
@@ -139,7 +120,7 @@ def test_many_rows_in_memory_are_left_out_with_the_metric_fixed(monkeypatch):
     rows, *_ = training_rows(model, X, TASK)
     sweep = model._sweep_of_rows(rows, np.unique(TASK))
     found = model._solved(sweep, left_out=True).solution
-    left_out = found.judge.without_guard(rows.X, rows.codes, rows.weight)[0]
+    left_out = replace(found.judge, guard=LeftOutGuard(None, 0.0)).judged(rows)
     assert found.left_out_source == "leave-one-out, metric fixed"
     Z = unguarded(found.scorer).metric.apply(rows.X)
     points = unguarded(found.scorer).points

@@ -4,10 +4,8 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-import manyone
 from manyone import JointOCKSR, LinearOCKSR
 from manyone.engines import Block, fit, local_sweep
-from manyone.models.guards import unguarded
 
 RNG = np.random.default_rng(3)
 CENTRES = RNG.normal(size=(4, 3, 6))  # each task lives in three places
@@ -61,30 +59,3 @@ def test_order_blocks_and_names_do_not_matter():
     other = fit(JointOCKSR(landmarks=12, random_state=0), local_sweep(blocks))
     scores = one.score_tasks(NEW), other.score_tasks(NEW)[:, ::-1]
     np.testing.assert_allclose(*scores, atol=1e-7)
-
-
-def test_rows_that_moved_landmarks_are_not_subtracted(tmp_path):
-    """What they have moved would stay where it is; rows that came later have moved nothing."""
-    model = JointOCKSR(landmarks=12, random_state=0).fit(X, task=TASK)
-    manyone.save(model, tmp_path / "m.manyone")
-    before = model.score_tasks(NEW)
-    model = manyone.load(tmp_path / "m.manyone")
-    with pytest.raises(
-        ValueError, match=r"'b' may have shaped the landmarks.* others="
-    ):
-        model.forget("b", X=X[TASK == "b"])
-    model.enroll(X[:50] + 0.5, task=["late"] * 50)
-    assert np.abs(model.score_tasks(NEW)[:, :4] - before).max() > 1e-4
-    model.forget("late", X=X[:50] + 0.5)
-    known = JointOCKSR(landmarks=12, random_state=0).fit(X, task=TASK)
-    np.testing.assert_allclose(
-        unguarded(model.solution_.scorer).all(NEW),
-        unguarded(known.solution_.scorer).all(NEW),
-        atol=1e-8,
-    )
-    stay = TASK != "b"
-    model.forget("b", others={"X": X[stay], "task": TASK[stay]})
-    known = JointOCKSR(landmarks=12, random_state=0).fit(X[stay], task=TASK[stay])
-    np.testing.assert_array_equal(model.X_fit_, known.X_fit_)
-    np.testing.assert_array_equal(model.score_tasks(NEW), known.score_tasks(NEW))
-    np.testing.assert_array_equal(model.offset_, known.offset_)

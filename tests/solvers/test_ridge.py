@@ -19,7 +19,6 @@ from manyone.solvers.ridge import (
     solve_ridge,
     solve_ridge_stack,
 )
-from manyone.solvers.ridge_updates import append_rows, remove_rows
 
 
 def leave_one_out_scores(residual, kept, weight, codes, n_tasks):
@@ -149,26 +148,6 @@ def test_primal_equals_dual():
     W = primal_weights(Phi, R, 0.3, weight)
     dual = solve_ridge(Phi @ Phi.T, R, 0.3, weight)
     np.testing.assert_allclose(W, Phi.T @ dual.coef, atol=1e-10)
-
-
-@pytest.mark.parametrize(
-    "rows", [[0], [39], [0, 1, 2, 7, 8, 38, 39], list(range(5, 30)), []]
-)
-def test_factor_without_rows(rows):
-    _, K, R, _, weight = problem(40)
-    L = np.tril(solve_ridge(K, R, 0.1, weight).factor)
-    kept = np.setdiff1d(np.arange(40), rows)
-    smaller = remove_rows(L, np.array(rows, dtype=int))
-    expected = np.linalg.cholesky((L @ L.T)[np.ix_(kept, kept)])
-    np.testing.assert_allclose(np.tril(smaller), expected, atol=1e-10)
-
-
-def test_factor_with_more_rows():
-    _, K, R, _, weight = problem(40)
-    L = np.tril(solve_ridge(K, R, 0.1, weight).factor)
-    M = L @ L.T
-    larger = append_rows(np.linalg.cholesky(M[:25, :25]), M[25:, :25], M[25:, 25:])
-    np.testing.assert_allclose(np.tril(larger), L, atol=1e-10)
 
 
 def test_indefinite_matrices_are_named():

@@ -105,19 +105,6 @@ class Tails:
             np.concatenate([tails.seen for tails in parts]),
         )._sorted()
 
-    def recoded(self, codes: Codes) -> Tails:
-        """The same with other numbers for the tasks (T,); negative ones are left out."""
-        new = codes[self.codes]
-        stays = new >= 0
-        return Tails(
-            self.scores[stays],
-            self.weight[stays],
-            new[stays],
-            self.rounded[stays],
-            self.kept,
-            self.seen[stays],
-        )._sorted()
-
     def _sorted(self) -> Tails:
         tails = self._counted()
         exact = ~tails.rounded

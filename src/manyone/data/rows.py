@@ -165,7 +165,9 @@ class TrainingRows(CodedRows):
 
     def without(self, code: int) -> TrainingRows:
         """All rows but those of a task, the tasks after it counted anew."""
-        return self.recoded(codes_without(code, self.n_tasks), self.n_tasks - 1)
+        old = np.arange(self.n_tasks)
+        new = np.where(old == code, MISSING, old - (old > code))
+        return self.recoded(new, self.n_tasks - 1)
 
     def joined(self, more: TrainingRows) -> TrainingRows:
         """These rows followed by more rows."""
@@ -198,12 +200,6 @@ class TrainingRows(CodedRows):
         weight = self.weight[normal]
         total = np.bincount(codes, weight, self.n_tasks)
         return np.bincount(codes, weight * values[normal], self.n_tasks) / total
-
-
-def codes_without(code: int, n_tasks: int) -> Codes:
-    """New numbers (T,) of the tasks where one of them goes; its own is MISSING."""
-    left = np.arange(n_tasks)
-    return np.where(left == code, MISSING, left - (left > code))
 
 
 class WithColumns(Protocol):

@@ -103,21 +103,6 @@ class Sample:
             self, X=X, stratum=stratum, hashes=hashes, weight=self.weight[chosen]
         )
 
-    def without(self, code: int) -> Sample:
-        """The sample without a task."""
-        staying = np.flatnonzero(self.codes != code)
-        stratum = self.stratum[staying] - 2 * (self.codes[staying] > code)
-        totals = np.delete(self.totals, [2 * code + 2, 2 * code + 3], axis=0)
-        left = replace(
-            self, tasks=np.delete(self.tasks, code), stratum=stratum, totals=totals
-        )
-        return replace(
-            left,
-            X=self.X[staying],
-            hashes=self.hashes[staying],
-            weight=self.weight[staying],
-        )
-
     def rows(self, *, own_weight: bool = False) -> TrainingRows:
         """The sample in the order of its content.
 

@@ -32,6 +32,7 @@ from manyone.estimators.scoring import (
     Scoring,
     limit_ratio,
 )
+from manyone.estimators.updates import with_more_rows, without_task
 from manyone.fitting.sources import sweep_of
 from manyone.kernels.gram import Gram
 from manyone.kernels.kernel import KERNELS, VALUES_ONLY, Kernel
@@ -51,25 +52,6 @@ from manyone.routing import RoutingState
 _FOLDS = 15
 
 
-class NoUpdateError(AttributeError, ValueError):
-    """A method cannot change its model: there is no such attribute, and the message says why."""
-
-
-class NoUpdate:
-    """`enroll` or `forget` of a method that has to be fitted again."""
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        """Remember which of the two it is."""
-        self.name = name
-
-    def __get__(self, model: object, owner: type) -> Any:
-        """Refuse, with what to do instead."""
-        raise NoUpdateError(
-            f"{owner.__name__} has no {self.name}: fit it again to all rows that it is to know. "
-            f"TableModel.{self.name} does so where the model has kept its rows."
-        )
-
-
 @dataclass(kw_only=True, eq=False, repr=False)
 class OneClassEstimator(
     Scoring, RoutingState, OutlierMixin, BaseEstimator, metaclass=ABCMeta
@@ -83,10 +65,8 @@ class OneClassEstimator(
 
     alarm_rate: float | None = DEFAULT_RATE
     #: What methods declare that rows in blocks may be given to instead.
-    can_pass: ClassVar[tuple[str, ...]] = ("blocks",)
+    can_pass: ClassVar[str] = "blocks"
     task_rate_limit: float | None = None
-    enroll: ClassVar[Any] = NoUpdate()
-    forget: ClassVar[Any] = NoUpdate()
 
     @property
     def landmarks(self) -> int | None:
@@ -151,31 +131,22 @@ class OneClassEstimator(
         limit_ratio(self.alarm_rate, self.task_rate_limit)  # refuse before the work
         self.__dict__.pop("limit_ratio_", None)
         # A memory-mapped array can be read whole by a model without landmarks.
-        at_hand = in_memory(X) or isinstance(X, np.memmap)
-        if not at_hand or self.landmarks is not None:
-            reason = self._why_whole_rows(groups)
-            if reason is None or not in_memory(X):
-                sweep = sweep_of(X, task, outlier, sample_weight)
-                if reason is not None:
-                    raise self._no_passes(reason)
-                return self._fit_passes(sweep)
+        readable = isinstance(X, np.memmap) and self.landmarks is None
+        if not (in_memory(X) or readable):
+            return self._fit_passes(sweep_of(X, task, outlier, sample_weight), groups)
         rows, tasks, _ = training_rows(self, X, task, outlier, sample_weight, groups)
         return self._fit_rows(rows, tasks, calibrate=self.alarm_rate is not None)
 
-    @abstractmethod
-    def _why_whole_rows(self, groups: object) -> str | None:
-        """Why all rows have to be at hand; None where passes over blocks will do."""
-
     def _no_passes(self, reason: str) -> ValueError:
         """What is said where all rows have to be at hand, and come in blocks."""
-        able = " or ".join(methods_that(*self.can_pass))
+        able = " or ".join(methods_that(self.can_pass))
         return ValueError(
             f"{reason}, but X comes in blocks. Use {able} with landmarks=1000 or so."
         )
 
-    @abstractmethod
-    def _fit_passes(self, sweep: Sweep) -> Self:
+    def _fit_passes(self, sweep: Sweep, groups: object = None) -> Self:
         """Become the model of rows that only passes over blocks can see, or refuse them."""
+        raise self._no_passes(f"{type(self).__name__} needs all rows in memory")
 
     def _sweep_of_rows(self, rows: TrainingRows, tasks: Labels) -> AtHand:
         """Passes over rows at hand, whose columns the estimator knows already."""
@@ -200,13 +171,70 @@ class OneClassEstimator(
             self.limit_ratio_ = limit_ratio(self.alarm_rate, self.task_rate_limit)
         self.solution_ = solution
         self.tasks_ = tasks
-        # What updates, exact p-values and plots need of the rows.
+        # What updates, exact p-values and plots need of the rows; no kernel matrix.
+        if training.columns is not None:
+            training = replace(training, X=np.empty((len(training.codes), 0)))
         self.training_ = training
         if calibration is None:
             self.__dict__.pop("calibration_", None)
         else:
             self.calibration_ = calibration
         self._set_offsets(alarm_rate)
+        return self
+
+    def enroll(
+        self,
+        X: object,
+        *,
+        task: object = None,
+        outlier: object = None,
+        sample_weight: object = None,
+        groups: object = None,
+    ) -> Self:
+        """Add rows of known tasks, or new tasks: a fit to the rows of the model and these.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame of shape (k, d)
+        task, outlier, sample_weight, groups
+            As in `fit`. Groups are new ones; where the model has groups and none are given, the
+            rows of a task are one.
+
+        Returns
+        -------
+        self
+            Thresholds are set anew. A model with landmarks or of a kernel matrix keeps no
+            rows, and refuses.
+        """
+        given = (X, task, outlier, sample_weight, groups)
+        return self._refit(*with_more_rows(self, *given))
+
+    def forget(self, task: object) -> Self:
+        """Remove a task and every row of it: a fit to the rows of all other tasks.
+
+        Parameters
+        ----------
+        task : label
+
+        Returns
+        -------
+        self
+            Thresholds are set anew. A model with landmarks or of a kernel matrix keeps no
+            rows, and refuses.
+        """
+        return self._refit(*without_task(self, task))
+
+    def _refit(self, rows: TrainingRows, tasks: Labels) -> Self:
+        """Become the model of other rows, with thresholds if there are any now."""
+        rate = self.promised_rate_
+        if rate is not None and self.calibration_.source == "held-out":
+            warn_user(
+                "The held-out calibration belonged to the model before this change: thresholds "
+                "now come from left-out training rows. Call calibrate(X, task=...) again."
+            )
+        self._fit_rows(rows, tasks, calibrate=rate is not None)
+        if rate != self.promised_rate_:
+            self._set_offsets(rate)
         return self
 
     def fit_predict(
@@ -304,21 +332,12 @@ class MultiTaskOneClass(OneClassEstimator):
             raise NotEnoughMemory(
                 too_large(len(rows.codes) if joint else largest, joint)
             ) from None
-        training = rows
-        if rows.columns is not None:
-            training = replace(rows, X=np.empty((len(rows.codes), 0)))
         calibration = None
         if calibrate:
             with np.errstate(under="ignore"):
                 calibration = Calibration.from_left_out(solution, rows)
         rate = self.alarm_rate if calibrate else None
-        return self._become(solution, tasks, training, calibration, rate)
-
-    def _why_whole_rows(self, groups: object) -> str | None:
-        return f"{type(self).__name__} needs all rows in memory"
-
-    def _fit_passes(self, sweep: Sweep) -> Self:
-        raise self._no_passes(f"{type(self).__name__} needs all rows in memory")
+        return self._become(solution, tasks, rows, calibration, rate)
 
     def _learn(
         self, rows: TrainingRows, *, left_out: bool, kernel: Kernel | None = None
@@ -344,7 +363,8 @@ class MultiTaskOneClass(OneClassEstimator):
             X = metric.apply(prepared.X, prepared.codes)
             gram = Gram.of(replace(prepared, X=X), self)
             solution = self._solve(gram, replace(prepared, X=X), left_out=False)
-            solution = replace(behind_metric(solution, metric), left_out=None)
+            solution = behind_metric(solution, metric)
+            solution = replace(solution, left_out=None, one_minus_leverage=None)
             # Rows that a closed form leaves out have shaped the metric.
             return (
                 self._judged_by_folds(solution, rows, metric) if left_out else solution

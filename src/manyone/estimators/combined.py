@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable
-from copy import copy
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -13,15 +12,13 @@ from sklearn.base import clone
 from sklearn.utils import get_tags
 
 from manyone._sklearn import BaseComposition, Constraints, VisualBlock
-from manyone._types import Array, Codes, Labels
+from manyone._types import Array, Labels
 from manyone.calibration import Calibration
 from manyone.calibration.tails import IntoTails, Tails, seen_scores
 from manyone.capabilities import Capabilities
-from manyone.data.labels import lookup
-from manyone.data.rows import CodedRows, Remake, TrainingRows, codes_without
+from manyone.data.rows import CodedRows, Remake, TrainingRows
 from manyone.data.sweeps import (
     AtHand,
-    Source,
     Sweep,
     Swept,
     steady,
@@ -31,16 +28,7 @@ from manyone.estimators.base import MultiTaskOneClass, OneClassEstimator
 from manyone.estimators.independent import IndependentOCKSR
 from manyone.estimators.landmarks import LandmarkOneClass
 from manyone.estimators.nonlinear import NonlinearOCKSR
-from manyone.estimators.updates import (
-    Updatable,
-    Updates,
-    more_rows,
-    warn_of_lost_calibration,
-)
-from manyone.fitting.independent import TaskSums
-from manyone.fitting.joint import Sums
 from manyone.fitting.sources import by_blocks
-from manyone.fitting.updates import enrolled
 from manyone.messages import CalibrationWarning
 from manyone.models.combined import (
     CombinedScorer,
@@ -49,7 +37,6 @@ from manyone.models.combined import (
     relative_weights,
     weight_of,
 )
-from manyone.models.scale import Scale
 from manyone.models.solution import Judge, Solution
 
 #: Fitted views by name.
@@ -110,7 +97,7 @@ class JudgeViews(IntoTails):
 
 
 @dataclass(eq=False, repr=False)
-class CombinedOneClass(Updates, OneClassEstimator, BaseComposition):
+class CombinedOneClass(OneClassEstimator, BaseComposition):
     r"""Combine several detectors, the views, to one alarm at the rate asked for.
 
     Every view is fitted to all rows. Its tail value of a row is :math:`z = -\log P(\text{a
@@ -175,7 +162,7 @@ class CombinedOneClass(Updates, OneClassEstimator, BaseComposition):
     """
 
     can: ClassVar[Capabilities] = Capabilities()
-    can_pass: ClassVar[tuple[str, ...]] = ("blocks", "updates")
+    can_pass: ClassVar[str] = "by_sums"
     _parameter_constraints: ClassVar[Constraints] = {
         **OneClassEstimator._parameter_constraints,
         "estimators": [list, tuple, None],
@@ -199,15 +186,15 @@ class CombinedOneClass(Updates, OneClassEstimator, BaseComposition):
         rate = self.alarm_rate if calibrate else None
         return self._fit_views(self._sweep_of_rows(rows, tasks), rate, remake)
 
-    def _fit_passes(self, sweep: Sweep) -> Self:
-        reason = self._why_whole_rows(None)
+    def _fit_passes(self, sweep: Sweep, groups: object = None) -> Self:
+        reason = self._why_whole_rows(groups)
         if reason is not None:
             raise self._no_passes(reason)
         return self._fit_views(steady(sweep), self.alarm_rate)
 
     def _why_whole_rows(self, groups: object) -> str | None:
         for name, view in self._views():
-            if not view.can.updates:
+            if not (isinstance(view, LandmarkOneClass) and view.can.by_sums):
                 return f"The view {name!r} is a {type(view).__name__}"
             reason = view._why_whole_rows(groups)
             if reason is not None:
@@ -240,25 +227,26 @@ class CombinedOneClass(Updates, OneClassEstimator, BaseComposition):
                 view._fit_rows(rows, sweep.block.tasks, calibrate=True, remake=remake)
                 judges.append(GivenScores(_left_out(view, rows)))
         first = next(iter(views.values()))
-        training = TrainingRows.none(len(first.tasks_))
-        if rows is not None:
-            training = replace(rows, X=np.empty((len(rows.codes), 0)))
-        else:
+        if rows is None:
             self.__dict__.pop("feature_names_in_", None)
             columns = {"n_features_in_", "feature_names_in_", "label_columns_"}
             for column in columns & vars(first).keys():
                 setattr(self, column, getattr(first, column))
-        return self._combine(views, judges, Swept(sweep, first.tasks_), training, rate)
+        training = TrainingRows.none(len(first.tasks_))
+        if rows is not None and self.landmarks is None:
+            training = rows
+        scorer = self._combination(views)
+        step = JudgeViews(judges, _calibrations(views.values()), scorer)
+        left_out = Swept(sweep, first.tasks_).reduce(step)
+        source = max(view.left_out_source for view in scorer.views)
+        calibration = left_out.calibration(len(first.tasks_), source)
+        self.views_ = views
+        self.weights_ = scorer.weights
+        solution = Solution(scorer, None, source)
+        return self._become(solution, first.tasks_, training, calibration, rate)
 
-    def _combine(
-        self,
-        views: Views,
-        judges: list[Judge],
-        source: Source,
-        training: TrainingRows,
-        rate: float | None,
-    ) -> Self:
-        """Become the combination of fitted views; thresholds from their left-out scores."""
+    def _combination(self, views: Views) -> CombinedScorer:
+        """The scorer of fitted views: their tails and weights."""
         tails = []
         able = []
         for view in views.values():
@@ -274,29 +262,7 @@ class CombinedOneClass(Updates, OneClassEstimator, BaseComposition):
         if self.weights is not None:
             weights = np.asarray(self.weights, dtype=np.float64)
         solutions = tuple(view.solution_ for view in views.values())
-        scorer = CombinedScorer(solutions, tuple(tails), weights)
-        step = JudgeViews(judges, _calibrations(views.values()), scorer)
-        left_out = source.reduce(step)
-        return self._become_views(views, scorer, left_out, training, rate)
-
-    def _become_views(
-        self,
-        views: Views,
-        scorer: CombinedScorer,
-        left_out: Tails,
-        training: TrainingRows,
-        rate: float | None,
-    ) -> Self:
-        """Take over views and what their combination says of left-out rows."""
-        source = max(view.left_out_source for view in scorer.views)
-        # Only sums can be changed without the rows.
-        by_sums = all(isinstance(view.state, Sums | TaskSums) for view in scorer.views)
-        solution = Solution(scorer, None, source, state=left_out if by_sums else None)
-        tasks = next(iter(views.values())).tasks_
-        calibration = left_out.calibration(len(tasks), source)
-        self.views_ = views
-        self.weights_ = scorer.weights
-        return self._become(solution, tasks, training, calibration, rate)
+        return CombinedScorer(solutions, tuple(tails), weights)
 
     def _rates(self) -> dict[str, float | None]:
         """What is promised of the views, too."""
@@ -391,117 +357,6 @@ class CombinedOneClass(Updates, OneClassEstimator, BaseComposition):
         scorer = combined_scorer(self.solution_)
         with np.errstate(under="ignore"):
             return np.asarray(scorer.values(rows, codes))
-
-    # ------------------------------------------------------------------------------------- updates
-
-    def _enrolled(
-        self,
-        X: object,
-        task: object,
-        outlier: object,
-        sample_weight: object,
-        groups: object,
-    ) -> Self:
-        given = (X, task, outlier, sample_weight, groups)
-        if self.solution_.state is None:
-            return self._updated("_enrolled", *given)
-        more, tasks = more_rows(self, *given)
-        views = self._copies()
-        judges: list[Judge] = []
-        with warnings.catch_warnings(action="ignore", category=CalibrationWarning):
-            for view in views.values():
-                judge = view._become_sums(*enrolled(view, more, tasks))
-                assert judge is not None
-                judges.append(judge)
-        codes = lookup(self.tasks_, tasks)
-        scorer = self._changed(views, codes)
-        # New rows are left out of the new views; earlier scores stay what they were.
-        added = JudgeViews(judges, _calibrations(views.values()), scorer).of(more)
-        return self._become_sums(views, scorer, codes, added)
-
-    def _forgotten(
-        self, code: int, X: object, outlier: object, sample_weight: object
-    ) -> Self:
-        given = (code, X, outlier, sample_weight)
-        if self.solution_.state is None:
-            return self._updated("_forgotten", *given)
-        views = self._copies()
-        with warnings.catch_warnings(action="ignore", category=CalibrationWarning):
-            for view in views.values():
-                view._forgotten(*given)
-        codes = codes_without(code, len(self.tasks_))
-        scorer = self._changed(views, codes)
-        none = Tails.none(len(self.tasks_) - 1)
-        return self._become_sums(views, scorer, codes, none)
-
-    def _copies(self) -> dict[str, Updatable]:
-        """Views to be changed: a refusal half-way leaves no trace."""
-        views: dict[str, Updatable] = {}
-        for name, view in self.views_.items():
-            by_sums = self.solution_.state is not None
-            if not isinstance(view, Updatable) or (view.landmarks and not by_sums):
-                raise ValueError(
-                    f"{type(view).__name__}, the view {name!r}, must be fitted again."
-                )
-            views[name] = copy(view)
-        return views
-
-    def _changed(self, views: dict[str, Updatable], codes: Codes) -> CombinedScorer:
-        """The scorer of views that have changed, with other numbers for the tasks they had (T,).
-
-        Weights and tail values stay what they were.
-        """
-        scorer = combined_scorer(self.solution_)
-        stays = codes >= 0
-        new = codes[stays]
-        tails = []
-        for view, tail in zip(views.values(), scorer.tails, strict=True):
-            scale = view.calibration_.scale
-            size = scale.size.copy()
-            bend = scale.bend.copy()
-            unit = scale.unit.copy()
-            size[new] = tail.scale.size[stays]
-            bend[new] = tail.scale.bend[stays]
-            unit[new] = tail.scale.unit[stays]
-            state = view.solution_.state
-            if isinstance(state, Sums):
-                size[new] *= np.broadcast_to(state.scale, len(size))[new]
-            tails.append(replace(tail, scale=Scale(size, bend, unit)))
-        solutions = tuple(view.solution_ for view in views.values())
-        return replace(scorer, views=solutions, tails=tuple(tails))
-
-    def _become_sums(
-        self,
-        views: dict[str, Updatable],
-        scorer: CombinedScorer,
-        codes: Codes,
-        added: Tails,
-    ) -> Self:
-        """Take over views of sums, and the scores of rows that came to them."""
-        warn_of_lost_calibration(self)
-        left_out = self.solution_.state
-        assert isinstance(left_out, Tails)
-        left_out = left_out.recoded(codes).merged(added)
-        training = TrainingRows.none(len(scorer.tails[0].scale.unit))
-        rate = self.promised_rate_
-        return self._become_views({**views}, scorer, left_out, training, rate)
-
-    def _updated(self, method: str, *given: object) -> Self:
-        """Change views that have kept their rows."""
-        views = self._copies()
-        for view in views.values():
-            with warnings.catch_warnings(action="ignore", category=CalibrationWarning):
-                getattr(view, method)(*given)
-        warn_of_lost_calibration(self)
-        first = next(iter(views.values()))
-        rows = first.training_.by_task()
-        judges: list[Judge] = [
-            GivenScores(_left_out(view, rows)) for view in views.values()
-        ]
-        source = Swept(self._sweep_of_rows(rows, first.tasks_), first.tasks_)
-        training = replace(rows, X=np.empty((len(rows.codes), 0)))
-        rate = self.promised_rate_
-        return self._combine({**views}, judges, source, training, rate)
 
     # ---------------------------------------------------------------------------------- parameters
 

@@ -90,6 +90,17 @@ class Delegating:
             )
         return model.view_scores(**self._prepared(X, task=task, **roles))
 
+    def enroll(self, X: object, *, task: object = None, **given: object) -> Self:
+        """Add rows of known tasks, or new tasks; see the `enroll` of the estimator."""
+        roles = {"outlier": None, "groups": None, **given}
+        self._inner.enroll(**self._prepared(X, task=task, **roles))
+        return self
+
+    def forget(self, task: object) -> Self:
+        """Remove a task and its rows; see the `forget` of the estimator."""
+        self._inner.forget(task)
+        return self
+
     def recalibrate(self, alarm_rate: float) -> Self:
         """Promise another alarm rate; nothing is refitted."""
         self._inner.recalibrate(alarm_rate)

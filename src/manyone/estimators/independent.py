@@ -14,18 +14,12 @@ from manyone._types import Codes
 from manyone.calibration.conformal import TaskRidge
 from manyone.calibration.tails import Tails
 from manyone.capabilities import Capabilities
-from manyone.data.rows import MISSING, TrainingRows
-from manyone.estimators.landmarks import Passes
+from manyone.data.rows import TrainingRows
+from manyone.estimators.landmarks import LandmarkOneClass, Passes
 from manyone.estimators.task_metric import TaskMetricOneClass
-from manyone.estimators.task_ridges import (
-    TaskRidges,
-    independent_solution,
-    solution_of,
-    solve_tasks,
-)
-from manyone.estimators.updates import Updatable
 from manyone.fitting.independent import TaskPlans, independent_passes
-from manyone.kernels.gram import Gram, Points
+from manyone.fitting.task_ridges import independent_solution
+from manyone.kernels.gram import Gram
 from manyone.models.guards import unguarded
 from manyone.models.scorers import InMetric
 from manyone.models.solution import Solution
@@ -34,7 +28,7 @@ from manyone.solvers.ridge import factorise
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class IndependentOCKSR(TaskMetricOneClass, Updatable):
+class IndependentOCKSR(TaskMetricOneClass, LandmarkOneClass):
     r"""One-class kernel spectral regression, each task alone (the paper's OCKSR).
 
     Task t is described by the function that is as close to 1 as possible on its rows,
@@ -134,7 +128,6 @@ class IndependentOCKSR(TaskMetricOneClass, Updatable):
 
     can = Capabilities(
         exact_pvalues=True,
-        updates=True,
         landmarks=True,
         blocks=True,
         joint=False,
@@ -144,11 +137,9 @@ class IndependentOCKSR(TaskMetricOneClass, Updatable):
         task_metric=True,
     )
     _parameter_constraints: ClassVar[Constraints] = {
-        **Updatable._parameter_constraints,
+        **LandmarkOneClass._parameter_constraints,
         **TaskMetricOneClass._parameter_constraints,
     }
-
-    _exactly = staticmethod(independent_solution)
 
     def _solve(self, gram: Gram, rows: TrainingRows, *, left_out: bool) -> Solution:
         return independent_solution(gram, rows, self.alpha)
@@ -159,7 +150,6 @@ class IndependentOCKSR(TaskMetricOneClass, Updatable):
             passes.plan,
             passes.source,
             self.alpha,
-            self._exactly,
             passes.nearness,
             left_out=passes.left_out,
         )
@@ -180,6 +170,8 @@ class IndependentOCKSR(TaskMetricOneClass, Updatable):
     def _task_ridges(self, tasks: Codes) -> Iterator[TaskRidge]:
         rows = self.training_
         learned = self.solution_.learned
+        remaining = self.solution_.one_minus_leverage
+        assert remaining is not None
         points = self._expansions.points
         for task in tasks.tolist():
             which, coef = self._expansions.expansion(task)
@@ -190,50 +182,8 @@ class IndependentOCKSR(TaskMetricOneClass, Updatable):
                 which,
                 factorise(gram, alpha, np.sqrt(weight), overwrite=True),
                 coef,
-                self._exact_state.one_minus_leverage[which],
+                remaining[which],
                 weight,
                 alpha,
                 np.flatnonzero(~rows.outlier[which]),
             )
-
-    def _with_rows(
-        self, old: TrainingRows, new: TrainingRows
-    ) -> tuple[Solution, TrainingRows]:
-        rows = old.joined(new)
-        order = np.argsort(
-            np.where(rows.codes < 0, rows.n_tasks, rows.codes), kind="stable"
-        )
-        rows = rows.take(order)
-        was = np.flatnonzero(order < len(old.codes))
-        solved = TaskRidges.empty(rows)
-        now = np.unique(old.codes[old.codes != MISSING])
-        before = self._known_ridges()
-        solved.alpha[now] = before.alpha
-        solved.coef[was] = before.coef
-        solved.remaining[was] = before.remaining
-        solved.shared_coef[: len(before.shared_coef), now] = before.shared_coef
-        everyone = np.any(new.codes == MISSING)
-        changed = np.arange(rows.n_tasks) if everyone else np.unique(new.codes)
-        gram = Gram(Points(self.kernel_, rows.X))
-        alpha = self._exact_state.alpha
-        solve_tasks(gram, rows, alpha, changed, solved)
-        return solution_of(gram, rows, alpha, solved), rows
-
-    def _without_rows(self, gone: Codes, code: int) -> tuple[Solution, TrainingRows]:
-        rows = self.training_.without(code)
-        before = self._known_ridges()
-        solved = TaskRidges(
-            np.delete(before.alpha, code),
-            np.delete(before.coef, gone),
-            np.delete(before.remaining, gone),
-            np.delete(before.shared_coef, code, axis=1),
-        )
-        gram = Gram(Points(self.kernel_, rows.X))
-        alpha = self._exact_state.alpha
-        return solution_of(gram, rows, alpha, solved), rows
-
-    def _known_ridges(self) -> TaskRidges:
-        learned = self.solution_.learned
-        scorer = self._expansions
-        remaining = self._exact_state.one_minus_leverage
-        return TaskRidges(learned["alpha"], scorer.coef, remaining, scorer.shared_coef)

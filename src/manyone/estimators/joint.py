@@ -8,29 +8,26 @@ from functools import partial
 
 import numpy as np
 
-from manyone._types import Array, Codes
+from manyone._types import Codes
 from manyone.calibration.conformal import TaskRidge
 from manyone.calibration.tails import Tails
 from manyone.capabilities import Capabilities
 from manyone.data.rows import TrainingRows
-from manyone.estimators.landmarks import Passes
-from manyone.estimators.updates import Updatable
-from manyone.fitting.closed_form import SolveWithout, closed_form
+from manyone.estimators.landmarks import LandmarkOneClass, Passes
+from manyone.fitting.closed_form import closed_form
 from manyone.fitting.joint import joint_passes
-from manyone.kernels.gram import Expansion, Gram, Points
-from manyone.models.solution import ExactState, Solution
+from manyone.kernels.gram import Expansion, Gram
+from manyone.models.solution import Solution
 from manyone.solvers.leave_blocks import solve_without_blocks
 from manyone.solvers.ridge import (
     effective_alpha,
     factorise,
-    one_minus_leverage,
     solve_ridge,
 )
-from manyone.solvers.ridge_updates import RidgeState, add_rows, drop_rows
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class JointOCKSR(Updatable):
+class JointOCKSR(LandmarkOneClass):
     r"""One-class kernel spectral regression of all tasks together (the paper's C-OCKSR).
 
     Each task has a function that should be 1 on its own normal rows and 0 on those of all other
@@ -88,7 +85,7 @@ class JointOCKSR(Updatable):
         Mean response of the normal rows of each task.
     structure_ : ndarray of shape (T, T)
         Entry (s, t): mean left-out response of task t's function to rows of task s. Off the
-        diagonal, which tasks look alike.
+        diagonal, which tasks look alike. (With landmarks, rows are not left out.)
     alpha_, gamma_ : float
         The numbers that were used.
     X_fit_ : array or CSR matrix of shape (n, d)
@@ -121,7 +118,6 @@ class JointOCKSR(Updatable):
 
     can = Capabilities(
         exact_pvalues=True,
-        updates=True,
         landmarks=True,
         blocks=True,
         learns=("alpha_", "dual_coef_", "mean_response_", "structure_"),
@@ -131,13 +127,32 @@ class JointOCKSR(Updatable):
 
     def _solve(self, gram: Gram, rows: TrainingRows, *, left_out: bool) -> Solution:
         K = gram.matrix()
-        R = rows.responses()
-        points = gram.points
         alpha = float(effective_alpha(self.alpha, np.diagonal(K) @ rows.weight))
-        coef, remaining, lower = solve_ridge(K, R, alpha, rows.weight, overwrite=True)
+        coef, remaining, lower = solve_ridge(
+            K, rows.responses(), alpha, rows.weight, overwrite=True
+        )
         residuals = coef * (alpha / rows.weight)[:, None]
+        normal = np.flatnonzero(~rows.outlier)
+        codes = rows.codes[normal]
+        own_residuals = np.full(len(rows.codes), np.nan)
+        own_residuals[normal] = residuals[normal, codes]
         without = partial(solve_without_blocks, lower, alpha)
-        return ridge_solution(points, coef, residuals, remaining, alpha, rows, without)
+        judged = closed_form(rows, own_residuals, remaining, without)
+        left = residuals[normal] / remaining[normal, None]
+        sums = np.zeros((rows.n_tasks, rows.n_tasks))
+        np.add.at(sums, codes, rows.weight[normal, None] * left)
+        return Solution(
+            Expansion(gram.points, coef, judged.mean),
+            judged.scores,
+            judged.source,
+            learned={
+                "alpha": alpha,
+                "dual_coef": coef,
+                "mean_response": judged.mean,
+                "structure": np.eye(rows.n_tasks) - sums / judged.total[:, None],
+            },
+            one_minus_leverage=remaining,
+        )
 
     def _solve_passes(self, passes: Passes) -> tuple[Solution, Tails | None]:
         return joint_passes(
@@ -150,116 +165,21 @@ class JointOCKSR(Updatable):
 
     def _task_ridges(self, tasks: Codes) -> Iterator[TaskRidge]:
         rows = self.training_
-        learned = self._solution.learned
-        factor = self._factor()
+        learned = self.solution_.learned
+        remaining = self.solution_.one_minus_leverage
+        assert remaining is not None
+        # As large as the kernel matrix, so it is made again.
+        points = self.solution_.scorer.points
+        K = points.kernel.gram(points.X)
+        root = np.sqrt(rows.weight)
+        factor = factorise(K, learned["alpha"], root, overwrite=True)
         for task in tasks:
             yield TaskRidge(
                 slice(None),
                 factor,
                 learned["dual_coef"][:, task],
-                self._exact_state.one_minus_leverage,
+                remaining,
                 rows.weight,
                 learned["alpha"],
                 np.flatnonzero((rows.codes == task) & ~rows.outlier),
             )
-
-    # ------------------------------------------------------------------------------------- updates
-
-    def _factor(self) -> Array:
-        """Cholesky factor (n, n) of the fit, made again: as large as the kernel matrix."""
-        points = self._solution.scorer.points
-        K = points.kernel.gram(points.X)
-        root = np.sqrt(self.training_.weight)
-        return factorise(K, self._solution.learned["alpha"], root, overwrite=True)
-
-    def _state(self) -> RidgeState:
-        weight = self.training_.weight
-        learned = self.solution_.learned
-        count = np.minimum(weight, 1.0)
-        remaining = self._exact_state.one_minus_leverage
-        complement = 1.0 - weight * (1.0 - remaining) / count
-        root = np.sqrt(weight)
-        coef = learned["dual_coef"]
-        return RidgeState(coef, complement, self._factor(), root, learned["alpha"])
-
-    def _with_rows(
-        self, old: TrainingRows, new: TrainingRows
-    ) -> tuple[Solution, TrainingRows]:
-        points = self.solution_.scorer.points
-        state = self._state()
-        widened = np.zeros((len(state.coef), new.n_tasks))
-        widened[:, np.unique(old.codes[~old.outlier])] = state.coef
-        state = state._replace(coef=widened)
-        cross = points.values(new.X)
-        corner = points.kernel.gram(new.X)
-        changed = add_rows(state, cross, corner, new.responses(), np.sqrt(new.weight))
-        return self._updated(changed, old.joined(new))
-
-    def _without_rows(self, gone: Codes, code: int) -> tuple[Solution, TrainingRows]:
-        changed = drop_rows(self._state(), gone)
-        changed = changed._replace(coef=np.delete(changed.coef, code, axis=1))
-        return self._updated(changed, self.training_.without(code))
-
-    def _updated(
-        self, changed: RidgeState, rows: TrainingRows
-    ) -> tuple[Solution, TrainingRows]:
-        coef, complement, lower, _, alpha = changed
-        residuals = coef * (alpha / rows.weight)[:, None]
-        remaining = one_minus_leverage(complement, rows.weight)
-        points = Points(self.solution_.scorer.points.kernel, rows.X)
-        without = partial(solve_without_blocks, lower, alpha)
-        solution = ridge_solution(
-            points, coef, residuals, remaining, alpha, rows, without
-        )
-        return solution, rows
-
-
-def ridge_solution(
-    points: Points,
-    coef: Array,
-    residuals: Array,
-    remaining: Array,
-    alpha: float,
-    rows: TrainingRows,
-    without: SolveWithout,
-) -> Solution:
-    """The model of a kernel ridge regression on one-hot responses.
-
-    Parameters
-    ----------
-    points : Points
-    coef : ndarray of shape (m, T)
-        Expansion coefficients over the points.
-    residuals : ndarray of shape (n, T)
-    remaining : ndarray of shape (n,)
-        One minus the leverage of one count of each row.
-    alpha : float
-    rows : TrainingRows
-    without : callable
-        Asked where rows have groups.
-
-    Returns
-    -------
-    Solution
-    """
-    normal = np.flatnonzero(~rows.outlier)
-    T = rows.n_tasks
-    codes = rows.codes[normal]
-    own_residuals = np.full(len(rows.codes), np.nan)
-    own_residuals[normal] = residuals[normal, codes]
-    judged = closed_form(rows, own_residuals, remaining, without)
-    left = residuals[normal] / remaining[normal, None]
-    sums = np.zeros((T, T))
-    np.add.at(sums, codes, rows.weight[normal, None] * left)
-    return Solution(
-        Expansion(points, coef, judged.mean),
-        judged.scores,
-        judged.source,
-        learned={
-            "alpha": alpha,
-            "dual_coef": coef,
-            "mean_response": judged.mean,
-            "structure": np.eye(T) - sums / judged.total[:, None],
-        },
-        state=ExactState(alpha, remaining),
-    )

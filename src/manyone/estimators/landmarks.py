@@ -26,8 +26,7 @@ from manyone.data.sweeps import (
     training_rows_of,
 )
 from manyone.estimators.base import MultiTaskOneClass
-from manyone.fitting.independent import TaskPlans, TaskSums
-from manyone.fitting.joint import Sums
+from manyone.fitting.independent import TaskPlans
 from manyone.fitting.left_out import KnownScores
 from manyone.fitting.metric import metric_of
 from manyone.fitting.plan import Plan, sample_size, seed_of
@@ -106,6 +105,7 @@ class LandmarkOneClass(MultiTaskOneClass):
         """The solution on landmarks, and its left-out scores where they have a closed form."""
 
     def _why_whole_rows(self, groups: object) -> str | None:
+        """Why all rows have to be at hand; None where passes over blocks will do."""
         if self.landmarks is None:
             return "Without landmarks all rows are needed in memory"
         if self.kernel in VALUES_ONLY:
@@ -116,9 +116,9 @@ class LandmarkOneClass(MultiTaskOneClass):
             return "groups= needs all rows in memory, as those of a group may be in many blocks"
         return None
 
-    def _fit_passes(self, sweep: Sweep) -> Self:
+    def _fit_passes(self, sweep: Sweep, groups: object = None) -> Self:
         self._validate_params()
-        reason = self._why_whole_rows(None)
+        reason = self._why_whole_rows(groups)
         if reason is not None:
             raise self._no_passes(reason)
         self._fit_sweep(steady(sweep), calibrate=self.alarm_rate is not None)
@@ -171,10 +171,7 @@ class LandmarkOneClass(MultiTaskOneClass):
                 tails = Tails.known(scores, rows, rows.n_tasks, seen)
                 normal = np.flatnonzero(~rows.outlier)
                 judge = KnownScores.among(rows.take(normal), scores[normal])
-                state = solution.state
-                if isinstance(state, Sums | TaskSums):
-                    state = replace(state, tails=tails)
-                solution = replace(solution, left_out_source="folds", state=state)
+                solution = replace(solution, left_out_source="folds")
             elif grouped:
                 solution = replace(solution, left_out_source="leave-group-out")
             elif solution.left_out_source.startswith("leave-one-out"):

@@ -228,7 +228,7 @@ class LinearOCKSR(StructuredOneClass):
         gap = 0.0 if self.nuclear == 0 else np.nan
         learned = {**ridge.learned, "structure": np.eye(len(total)), "duality_gap": gap}
         report = FitReport(np.array([cost + penalty]))
-        return replace(ridge, report=report, learned=learned, state=None)
+        return replace(ridge, report=report, learned=learned)
 
     def _structured(self, gram: Gram, rows: TrainingRows) -> Solution | None:
         """The learned structure, or None where a task is left with nothing but 0."""
@@ -269,8 +269,8 @@ class LinearOCKSR(StructuredOneClass):
             solver=self.solver,
             tol=self.tol,
             max_iter=self.max_iter,
-            B=self._last("structure", (R.shape[1],) * 2),
-            report=self._progress(),
+            B=self._last("structure", (R.shape[1],) * 2) if self.warm_start else None,
+            report=self._progress() if self.verbose else None,
             outside=outside,
         )
 

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from manyone._sklearn import Constraints, Interval, StrOptions
-from manyone._types import Array
+from manyone._sklearn import Constraints, Interval
 from manyone.capabilities import Capabilities
 from manyone.data.rows import TrainingRows
 from manyone.estimators.base import MultiTaskOneClass
 from manyone.estimators.structured import ITERATED
 from manyone.kernels.gram import Expansion, Gram
-from manyone.models.guards import unguarded
-from manyone.models.scorers import InMetric
 from manyone.models.solution import FitReport, Solution
 from manyone.solvers.morvr import (
-    predictive_covariance_scale,
-    published_start,
     solve_morvr,
 )
 from manyone.threads import one_blas_thread
@@ -64,12 +59,8 @@ class MORVR(MultiTaskOneClass):
         constant as its response, not 0, and may pass for normal. It is never a candidate where
         all responses are the same (a single task without outliers), which it would explain alone.
     shrinkage : float, default=0.03
-        Guard of ``start="guarded"``: the share of noise in each response that is assumed
-        beforehand.
-    start : {"guarded", "published"}, default="guarded"
-        ``"published"`` starts from a tenth of the covariance of the responses and has no guard.
-        One-hot responses make that covariance singular, so a pseudo-inverse stands in and the
-        evidence is not sure to rise.
+        The share of noise in each response that is assumed beforehand. Without it one-hot
+        responses, whose covariance is singular, leave the evidence not sure to rise.
     tol : float, default=1e-6
         Stop when the best change gains less log evidence than this per response.
     max_iter : int, default=10_000
@@ -112,7 +103,7 @@ class MORVR(MultiTaskOneClass):
         Mean response of the normal rows of each task.
     objective_path_ : ndarray of shape (iterations + 1,)
         Minus the log evidence (and minus the log prior of Omega) before the first and after every
-        change; it does not increase if guarded.
+        change; it does not increase.
     n_iter_ : int
         Changes made.
     gamma_ : float
@@ -161,14 +152,12 @@ class MORVR(MultiTaskOneClass):
         **MultiTaskOneClass._parameter_constraints,
         "fit_intercept": ["boolean"],
         "shrinkage": [Interval(Real, 0, 1, closed="neither")],
-        "start": [StrOptions({"guarded", "published"})],
         "tol": [Interval(Real, 0, None, closed="neither")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
     }
 
     fit_intercept: bool = False
     shrinkage: float = 0.03
-    start: str = "guarded"
     tol: float = 1e-6
     max_iter: int = 10_000
 
@@ -181,14 +170,12 @@ class MORVR(MultiTaskOneClass):
         unit = float(rows.weight.mean())
         weight = rows.weight / unit * np.clip(unit, 1e-6, 1e6)
         constant = np.ones((n, int(self.fit_intercept and np.ptp(R, axis=0).any())))
-        published = self.start == "published"
         with one_blas_thread(n):
             posterior = solve_morvr(
                 # Last, so that where all rows are alike they are relevant and not the constant.
                 np.column_stack([K / size, constant]),
                 R,
-                shrinkage=0.0 if published else self.shrinkage,
-                noise=published_start(R, weight) if published else None,
+                shrinkage=self.shrinkage,
                 weight=weight,
                 tol=self.tol,
                 max_iter=self.max_iter,
@@ -216,33 +203,3 @@ class MORVR(MultiTaskOneClass):
                 "mean_response": intercept + target,
             },
         )
-
-    def predict_cov(self, X: object) -> Array:
-        """Covariance of the responses of new rows, noise included.
-
-        Parameters
-        ----------
-        X : array-like, sparse matrix or data frame of shape (n, d)
-
-        Returns
-        -------
-        ndarray of shape (n, T, T)
-            ``(1 + phi(x)' Sigma phi(x)) noise_cov_``; rows are taken in blocks, so beyond the
-            result little memory is needed.
-        """
-        rows = self._scoring_features(X)
-        learned = self.solution_.learned
-        scale = np.empty(rows.shape[0])
-        scorer: Any = unguarded(self.solution_.scorer)
-        if isinstance(scorer, InMetric):
-            rows = scorer.metric.apply(rows)
-        constant = len(learned["posterior_cov"]) - len(learned["relevance"])
-        with np.errstate(under="ignore"):
-            for block, K in scorer.points.blocks(rows):
-                design = np.column_stack(
-                    [K[:, learned["relevance"]], np.ones((len(K), constant))]
-                )
-                scale[block] = predictive_covariance_scale(
-                    design, learned["posterior_cov"]
-                )
-        return scale[:, None, None] * learned["noise_cov"]

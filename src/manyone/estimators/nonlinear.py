@@ -19,7 +19,7 @@ from manyone.estimators.two_layers import (
 )
 from manyone.fitting.left_out import LeaveOut
 from manyone.fitting.statistics import AddUp, solve_statistics
-from manyone.fitting.two_layers import Unseen, anchored, second_plan
+from manyone.fitting.two_layers import anchored, second_plan
 from manyone.models.guards import LeftOutGuard
 from manyone.models.solution import Solution
 from manyone.solvers.nonlinear import NonlinearSolution, solve_nonlinear
@@ -196,7 +196,7 @@ class NonlinearOCKSR(TwoLayerModel):
 
     def _sum_up(
         self, passes: Passes, part: Solution, sources: Codes
-    ) -> tuple[Solution, Unseen]:
+    ) -> tuple[Solution, LeaveOut]:
         plan = second_plan(passes.joint_plan, layers_of(part), independent=True)
         statistics = passes.source.reduce(AddUp(plan))
         # As in memory: at most what a task weighs.
@@ -213,4 +213,5 @@ class NonlinearOCKSR(TwoLayerModel):
             {"beta": ridge.alpha},
         )
         guard = LeftOutGuard.of(passes.nearness, solution.scorer)
-        return solution, Unseen(LeaveOut(plan, ridge, guard))
+        # Rows of a group have shaped the first layer: they do not leave it.
+        return solution, LeaveOut(plan, ridge, guard, leaves_groups=False)

@@ -36,18 +36,16 @@ class StructuredOneClass(LandmarkOneClass):
     verbose: int = 0
 
     def _last(self, name: str, shape: tuple[int, ...]) -> Array | None:
-        """What the last fit learned by this name, if it fits and is wanted."""
-        if not self.warm_start or "solution_" not in vars(self):
+        """What the last fit learned by this name, if there was one and it fits."""
+        if "solution_" not in vars(self):
             return None
         last = self.solution_.learned.get(name)
         if not isinstance(last, np.ndarray) or last.shape != shape:
             return None
         return last.copy() if np.any(last) and np.all(np.isfinite(last)) else None
 
-    def _progress(self) -> Report | None:
+    def _progress(self) -> Report:
         """What is called after every iteration, for a user who wants to see them."""
-        if not self.verbose:
-            return None
         name = type(self).__name__
         every = 1 if self.verbose > 1 else 10
 

@@ -19,9 +19,9 @@ from manyone.estimators.joint import JointOCKSR
 from manyone.estimators.landmarks import Passes
 from manyone.estimators.structured import ITERATED, StructuredOneClass
 from manyone.fitting.joint import joint_passes
+from manyone.fitting.left_out import LeftOutPass
 from manyone.fitting.plan import Plan, seed_of
-from manyone.fitting.sparse import JudgeFolds
-from manyone.fitting.two_layers import Unseen, centres_of, most_centres, mostly_drawn
+from manyone.fitting.two_layers import centres_of, most_centres, mostly_drawn
 from manyone.kernels.gram import Gram, Points
 from manyone.models.guards import LeftOutGuard, unguarded
 from manyone.models.scorers import TwoLayers
@@ -91,7 +91,7 @@ class TwoLayerModel(StructuredOneClass):
     @abstractmethod
     def _sum_up(
         self, passes: Passes, part: Solution, sources: Codes
-    ) -> tuple[Solution, Unseen | JudgeFolds]:
+    ) -> tuple[Solution, LeftOutPass]:
         """The model with a second layer of all rows, and the pass that judges rows not drawn.
 
         `part` is the model of the drawn rows, `sources` (q,) the task of each of its centres.
@@ -192,9 +192,11 @@ class TwoLayerModel(StructuredOneClass):
             self.max_iter,
             self.learn_theta,
             self.solver,
-            report=self._progress(),
+            report=self._progress() if self.verbose else None,
         )
-        last = self._last("first_layer", problem.W.shape) if self.max_iter else None
+        last = None
+        if self.warm_start and self.max_iter:
+            last = self._last("first_layer", problem.W.shape)
         if last is not None:
             problem = problem._replace(W=last)
             if self.learn_theta:  # it belongs to the first layer it came with
@@ -291,4 +293,4 @@ def layers_of(solution: Solution) -> TwoLayers:
 def as_single_task(ridge: Solution, total: Array) -> Solution:
     """The model of the first layer alone, where the rows of the task weigh `total` (1,)."""
     cost = total.sum() * (1.0 - ridge.learned["mean_response"])
-    return replace(ridge, report=FitReport(np.asarray(cost)), state=None)
+    return replace(ridge, report=FitReport(np.asarray(cost)))

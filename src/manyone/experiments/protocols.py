@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence, Sized
 from dataclasses import dataclass, replace
 from numbers import Integral
@@ -229,7 +230,7 @@ class Protocol(Sizes):
 
 
 @dataclass(frozen=True)
-class OwnRowsProtocol(Sizes):
+class OwnRowsProtocol(Sizes, ABC):
     """Sizes of a split where each task is judged by rows of its own.
 
     Parameters
@@ -291,11 +292,11 @@ class OwnRowsProtocol(Sizes):
         fault = roles[test] & FAULT > 0
         return FaultSplit(train, labels[train], tasks, test, labels[test], fault)
 
+    @abstractmethod
     def draw(
         self, rows: Codes, roles: NDArray[np.uint8], rng: np.random.Generator
     ) -> tuple[Codes, Codes]:
         """Training rows and test rows of the task that `rows` belong to."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)

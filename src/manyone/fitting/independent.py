@@ -7,35 +7,33 @@ sample, all of them, and are fitted in memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from manyone._types import Array, Codes, Labels, Rows
-from manyone.calibration.tails import IntoTails, Tails
+from manyone.calibration.tails import Tails
 from manyone.data import checks
 from manyone.data.blocks import stacked
 from manyone.data.hashing import Hashes, row_hashes
 from manyone.data.memory import refuse_beyond_memory
 from manyone.data.rows import MISSING, CodedRows, TrainingRows, renumbered
 from manyone.data.sweeps import Source
-from manyone.fitting.left_out import KnownScores, LeaveOut
+from manyone.fitting.left_out import KnownScores, LeaveOut, LeftOutPass
 from manyone.fitting.plan import Plan, sample_size
 from manyone.fitting.statistics import AddUp, Ridge, Statistics, solve_statistics
+from manyone.fitting.task_ridges import independent_solution
 from manyone.kernels.gram import Gram, Points
 from manyone.kernels.kernel import Kernel
 from manyone.metric.shrinkage import TaskWhitenings, Whitening
 from manyone.models.guards import LeftOutGuard, Nearness
-from manyone.models.solution import Judge, Solution
+from manyone.models.solution import Solution
 from manyone.models.task_expansions import TaskExpansions
 from manyone.threads import on_threads
 
 #: Statistics of tasks that have a plan, by number.
 Each = dict[int, Statistics]
-#: Solves tasks exactly: a kernel and rows, sorted by task, and the ridge.
-Exact = Callable[[Gram, TrainingRows, float], Solution]
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,27 +128,6 @@ def of_task(
 
 
 @dataclass(frozen=True, eq=False)
-class TaskSums:
-    """What rows of tasks that are alone are added to, and taken from, without a new fit.
-
-    Attributes
-    ----------
-    plan : TaskPlans
-    statistics : dict of int to Statistics
-        Of each task that has a plan, by number.
-    alpha : float
-        The ridge that was asked for.
-    tails : Tails or None
-        Left-out scores of these tasks, where the fit has them.
-    """
-
-    plan: TaskPlans
-    statistics: dict[int, Statistics]
-    alpha: float
-    tails: Tails | None
-
-
-@dataclass(frozen=True, eq=False)
 class AddUpEach:
     """The pass that sums up the statistics of every task with a plan, by number."""
 
@@ -171,61 +148,49 @@ class AddUpEach:
 
 
 @dataclass(frozen=True, eq=False)
-class LeaveOutEach(IntoTails, Judge):
+class LeaveOutEach(LeftOutPass):
     """The pass that leaves every row of every task with a plan out.
 
     Scores of the other rows are `known`.
     """
 
-    plans: TaskPlans
+    plan: TaskPlans
     ridges: dict[int, Ridge]
     guard: LeftOutGuard
     known: KnownScores | None = None
-
-    leaves_groups: ClassVar[bool] = True
-
-    def of(self, rows: CodedRows) -> Tails:
-        """Tails of the left-out scores of rows whose tasks are numbers and have a plan."""
-        return Tails.known(self._of_plans(rows), rows, len(self.plans.tasks))
+    leaves_groups: bool = True
 
     def judged(self, rows: CodedRows) -> Array:
-        """Left-out scores (n,); NaN for outliers, and for rows that shaped the landmarks."""
-        scores = self._of_plans(rows)
+        """See :class:`Judge`."""
+        scores, _ = self.scores(rows)
         if self.known is None:
             return scores
         known_scores = self.known.judged(rows)
         return np.where(np.isnan(known_scores), scores, known_scores)
 
-    def _of_plans(self, rows: CodedRows) -> Array:
-        def judge(task_part: tuple[int, Codes, CodedRows]) -> tuple[Codes, Array]:
-            task, which, task_rows = task_part
+    def scores(self, rows: CodedRows) -> tuple[Array, Array]:
+        """See :class:`LeftOutPass`; of rows whose task has a plan."""
+
+        def judge(part: tuple[int, Codes, CodedRows]) -> tuple[Codes, Array]:
+            task, which, task_rows = part
             normal = ~task_rows.outlier  # outliers of every task are part of all
-            plan = replace(self.plans.plans[task], drawn=self.plans.drawn)
+            plan = replace(self.plan.plans[task], drawn=self.plan.drawn)
             step = LeaveOut(plan, self.ridges[task], LeftOutGuard(None, 0.0))
-            return which[normal], step.judged(task_rows)[normal]
+            return which[normal], np.stack(step.scores(task_rows))[:, normal]
 
         scores = np.full(len(rows.codes), np.nan)
-        for which, left_out in on_threads(judge, self.plans.parts(rows)):
-            scores[which] = left_out
+        seen = np.full(len(rows.codes), np.inf)
+        for which, of_task in on_threads(judge, self.plan.parts(rows)):
+            scores[which], seen[which] = of_task
         judged = np.flatnonzero(~np.isnan(scores))
         scores[judged] = self.guard.lower(scores[judged], rows.take(judged))
-        return scores
-
-
-class Parts(NamedTuple):
-    """All tasks together, the solution of those solved exactly, and the ridges of the others."""
-
-    scorer: TaskExpansions
-    learned: Mapping[str, Array]
-    exact: Solution | None
-    ridges: dict[int, Ridge]
+        return scores, seen
 
 
 def independent_passes(
     plans: TaskPlans,
     source: Source,
     alpha: float,
-    exact: Exact,
     nearness: Nearness | None,
     *,
     left_out: bool = True,
@@ -237,8 +202,6 @@ def independent_passes(
     plans : TaskPlans
     source : Source
     alpha : float
-    exact : callable
-        Solves small tasks.
     nearness : Nearness or None
         What left-out scores are lowered by.
     left_out : bool
@@ -252,74 +215,62 @@ def independent_passes(
         What thresholds and p-values need of them.
     """
     statistics = source.reduce(AddUpEach(plans)) if plans.plans else {}
-    tails = Tails.none(len(plans.tasks)) if left_out else None
-    sums = TaskSums(plans, statistics, alpha, tails)
-    return independent_of_sums(sums, source, exact, nearness)
-
-
-def independent_of_sums(
-    sums: TaskSums, source: Source, exact: Exact, nearness: Nearness | None
-) -> tuple[Solution, Tails | None]:
-    """Solve all tasks from their sums; earlier left-out scores of large tasks stay.
-
-    Rows of small tasks are judged anew, but for those that shaped the metric. Nothing is
-    judged where the sums have no left-out scores.
-    """
-    plans = sums.plan
-    parts = _solved(plans, sums.statistics, sums.alpha, exact)
-    guard = LeftOutGuard.of(nearness, parts.scorer)
-    judge = LeaveOutEach(plans, parts.ridges, guard)
-    solution = Solution(parts.scorer, learned=parts.learned, judge=judge, state=sums)
-    if sums.tails is None:
-        return solution, None
-    tails = sums.tails
-    small = Tails.none(len(plans.tasks))
-    if parts.exact is not None:
-        assert parts.exact.left_out is not None
-        new = (
-            ~np.isin(row_hashes(plans.small_rows.X), plans.drawn)
-            & ~plans.small_rows.outlier
-        )
-        small_rows = plans.small_rows.take(new)
-        scores = guard.lower(parts.exact.left_out[new], small_rows)
-        X = plans.in_metric(small_rows)
-        seen = parts.scorer.own(X, small_rows.codes)
-        small = Tails.known(scores, small_rows, len(plans.tasks), seen)
-        judge = replace(judge, known=KnownScores.among(small_rows, scores))
-    if plans.plans:
-        tails = tails.merged(source.reduce(judge))
-    solution = replace(solution, judge=judge, state=replace(sums, tails=tails))
-    return solution, tails.merged(small)
-
-
-def _solved(plans: TaskPlans, statistics: Each, alpha: float, exact: Exact) -> Parts:
-    """Functions of all tasks, one after the other."""
-    n_tasks = len(plans.tasks)
-    small_rows = plans.small_rows
-    small = np.setdiff1d(np.arange(n_tasks), list(plans.plans))
     ridges = {
         task: solve_statistics(plan, statistics[task], alpha)
         for task, plan in plans.plans.items()
     }
-    solved = None
-    X = plans.in_metric(small_rows)
+    exact = _solve_small_tasks(plans, alpha)
+    solution = _all_tasks(plans, exact, ridges)
+    guard = LeftOutGuard.of(nearness, solution.scorer)
+    judge = LeaveOutEach(plans, ridges, guard)
+    if not left_out:
+        return replace(solution, judge=judge), None
+    tails = Tails.none(len(plans.tasks))
+    if exact is not None:
+        small_rows = plans.small_rows
+        drawn = np.isin(row_hashes(small_rows.X), plans.drawn)
+        judged = np.flatnonzero(~drawn & ~small_rows.outlier)
+        small_rows = small_rows.take(judged)
+        assert exact.left_out is not None
+        scores = guard.lower(exact.left_out[judged], small_rows)
+        seen = solution.scorer.own(plans.in_metric(small_rows), small_rows.codes)
+        tails = Tails.known(scores, small_rows, len(plans.tasks), seen)
+        judge = replace(judge, known=KnownScores.among(small_rows, scores))
+    if plans.plans:
+        tails = tails.merged(source.reduce(judge))
+    return replace(solution, judge=judge), tails
+
+
+def _solve_small_tasks(plans: TaskPlans, alpha: float) -> Solution | None:
+    """Exact functions of the tasks without a plan, in their order; None: all have one."""
+    small = np.setdiff1d(np.arange(len(plans.tasks)), list(plans.plans))
+    if not len(small):
+        return None
+    X = plans.in_metric(plans.small_rows)
+    codes = renumbered(plans.small_rows.codes, small)
+    rows = replace(plans.small_rows, X=X, codes=codes, n_tasks=len(small))
+    return independent_solution(Gram(Points(plans.kernel, X)), rows, alpha)
+
+
+def _all_tasks(
+    plans: TaskPlans, exact: Solution | None, ridges: dict[int, Ridge]
+) -> Solution:
+    """Functions of all tasks, one after the other: exact ones, and those of landmarks."""
+    n_tasks = len(plans.tasks)
+    used, mean = np.zeros((2, n_tasks))
     rows = {}
     coefs = {}
-    shared = X[small_rows.codes == MISSING] if len(small) else X[:0]
-    used, mean = np.zeros((2, n_tasks))
-    shared_coef = np.zeros((shared.shape[0], n_tasks))
-    if len(small):
-        exact_rows = replace(
-            small_rows,
-            X=X,
-            codes=renumbered(small_rows.codes, small),
-            n_tasks=len(small),
-        )
-        solved = exact(Gram(Points(plans.kernel, X)), exact_rows, alpha)
-        scorer = solved.scorer
+    shared: list[Rows] = []
+    shared_coef = np.zeros((0, n_tasks))
+    if exact is not None:
+        scorer = exact.scorer
         assert isinstance(scorer, TaskExpansions)
-        used[small] = solved.learned["alpha"]
+        small = np.setdiff1d(np.arange(n_tasks), list(ridges))
+        X = scorer.points.X
+        used[small] = exact.learned["alpha"]
         mean[small] = scorer.target
+        shared = [X[plans.small_rows.codes == MISSING]]
+        shared_coef = np.zeros((shared[0].shape[0], n_tasks))
         shared_coef[:, small] = scorer.shared_coef
         for number, task in enumerate(small.tolist()):
             place = slice(scorer.starts[number], scorer.starts[number + 1])
@@ -330,13 +281,13 @@ def _solved(plans: TaskPlans, statistics: Each, alpha: float, exact: Exact) -> P
         mean[task] = ridge.mean_response[0]
         rows[task] = plans.plans[task].points.X
         coefs[task] = ridge.coef[:, 0]
-    starts = np.cumsum([0, *(len(coefs[task]) for task in range(n_tasks))])
-    points = Points(
-        plans.kernel, stacked([*(rows[task] for task in range(n_tasks)), shared])
+    in_order = range(n_tasks)
+    starts = np.cumsum([0, *(len(coefs[task]) for task in in_order)])
+    X = stacked([*(rows[task] for task in in_order), *shared])
+    no_own = np.zeros(len(shared_coef))
+    coef = np.concatenate([*(coefs[task] for task in in_order), no_own])
+    points = Points(plans.kernel, X)
+    return Solution(
+        TaskExpansions(points, starts, coef, shared_coef, mean),
+        learned={"alpha": used, "mean_response": mean},
     )
-    coef = np.concatenate(
-        [*(coefs[task] for task in range(n_tasks)), np.zeros(shared.shape[0])]
-    )
-    learned = {"alpha": used, "mean_response": mean}
-    expansions = TaskExpansions(points, starts, coef, shared_coef, mean)
-    return Parts(expansions, learned, solved, ridges)

@@ -2,41 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
-from manyone._types import Array
 from manyone.calibration.tails import Tails
 from manyone.data.sweeps import Source
-from manyone.fitting.left_out import LeaveOut, LeftOut
+from manyone.fitting.left_out import LeaveOut
 from manyone.fitting.plan import Plan
-from manyone.fitting.statistics import AddUp, Statistics, solve_statistics
+from manyone.fitting.statistics import (
+    AddUp,
+    Statistics,
+    mean_values,
+    solve_statistics,
+)
 from manyone.kernels.gram import Expansion
 from manyone.models.guards import LeftOutGuard, Nearness
 from manyone.models.resemblance import Resemblance
 from manyone.models.solution import Solution
-
-
-@dataclass(frozen=True, eq=False)
-class Sums:
-    """What rows are added to, and taken from, without a new fit.
-
-    Attributes
-    ----------
-    plan : Plan
-    statistics : Statistics
-    alpha : float
-        The ridge that was asked for.
-    tails : Tails or None
-        Left-out scores, where the fit has them.
-    scale : float or ndarray of shape (T,)
-        Factor of earlier left-out scores at the last update.
-    """
-
-    plan: Plan
-    statistics: Statistics
-    alpha: float
-    tails: Tails | None
-    scale: Array | float = 1.0
 
 
 def joint_passes(
@@ -60,7 +39,7 @@ def joint_passes(
     statistics : Statistics or None
         Of the rows, where they are known.
     left_out : bool
-        Whether left-out scores are wanted; the structure takes a last pass anyway.
+        Whether left-out scores are wanted, which take a last pass.
 
     Returns
     -------
@@ -71,43 +50,18 @@ def joint_passes(
     """
     if statistics is None:
         statistics = source.reduce(AddUp(plan))
-    step = leaving_out(plan, statistics, alpha, nearness, left_out=left_out)
-    gathered = step.finished(source.reduce(step))
-    solution = joint_solution_of(step, statistics, alpha, gathered)
-    return replace(solution, judge=step), gathered.tails
-
-
-def leaving_out(
-    plan: Plan,
-    statistics: Statistics,
-    alpha: float,
-    nearness: Nearness | None,
-    *,
-    left_out: bool = True,
-) -> LeaveOut:
-    """The last pass, for the solution that statistics have."""
     ridge = solve_statistics(plan, statistics, alpha)
     scorer = Expansion(plan.points, ridge.coef, ridge.mean_response)
-    return LeaveOut(plan, ridge, LeftOutGuard.of(nearness, scorer), left_out)
-
-
-def joint_solution_of(
-    step: LeaveOut,
-    statistics: Statistics,
-    alpha: float,
-    gathered: LeftOut,
-    scale: Array | float = 1.0,
-) -> Solution:
-    """The model, without left-out scores, from what the last pass has gathered."""
-    ridge = step.ridge
-    structure = Resemblance(ridge.coef, gathered.values, gathered.mass, ridge.counts)
-    return Solution(
-        Expansion(step.plan.points, ridge.coef, ridge.mean_response),
+    step = LeaveOut(plan, ridge, LeftOutGuard.of(nearness, scorer))
+    structure = Resemblance(ridge.coef, mean_values(plan, statistics))
+    solution = Solution(
+        scorer,
         learned={
             "alpha": ridge.alpha,
             "dual_coef": ridge.coef,
             "mean_response": ridge.mean_response,
             "structure": structure,
         },
-        state=Sums(step.plan, statistics, alpha, gathered.tails, scale),
+        judge=step,
     )
+    return solution, source.reduce(step) if left_out else None

@@ -6,17 +6,17 @@ the model without it is :math:`e_i / (1 - \ell_i)`, and the mean response of its
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
+from typing import Protocol
 
 import numpy as np
-from scipy.linalg import blas
 
-from manyone._types import Array, Codes, Rows
-from manyone.calibration.tails import Tails
-from manyone.data.blocks import added, by_task, kernel_blocks
+from manyone._types import Array, Codes, Labels, Rows
+from manyone.calibration.tails import IntoTails, Tails
+from manyone.data.blocks import kernel_blocks
 from manyone.data.hashing import Hashes, row_hashes
 from manyone.data.rows import CodedRows, TrainingRows
 from manyone.fitting.closed_form import scores_without_groups
@@ -33,33 +33,40 @@ from manyone.threads import on_threads, solve_lower
 Score = Callable[[Rows, Codes, Array], tuple[Array, Array]]
 
 
-@dataclass(frozen=True, eq=False)
-class LeftOut:
-    """What the pass gathers.
+class WithTasks(Protocol):
+    """A plan, as far as every pass knows it."""
 
-    Attributes
-    ----------
-    tails : Tails or None
-        Left-out scores, where they are wanted.
-    tasks : ndarray of shape (t,)
-        Codes of the tasks that occur.
-    values : ndarray of shape (t, m)
-        Sums of ``w_i k_i / (1 - leverage)`` over the normal rows of each, k_i being kernel values
-        against the landmarks (until the pass is over, of ``Q^-1 k_i``).
-    mass : ndarray of shape (t,)
-        Sums of ``w_i / (1 - leverage)``.
-    """
-
-    tails: Tails | None
-    tasks: Codes
-    values: Array
-    mass: Array
+    @property
+    def tasks(self) -> Labels:
+        """Labels, sorted, shape (T,)."""
 
 
-def tails_of(
+class LeftOutPass(IntoTails, Judge):
+    """A pass that scores rows under models without them."""
+
+    plan: WithTasks
+
+    @abstractmethod
+    def scores(self, rows: CodedRows) -> tuple[Array, Array]:
+        """Left-out scores (n,), NaN for outliers and for rows that shaped the landmarks.
+
+        And scores (n,) under the model of all rows, infinite where they are not known.
+        """
+
+    def of(self, rows: CodedRows) -> Tails:
+        """Tails of the left-out scores of rows whose tasks are numbers."""
+        scores, seen = self.scores(rows)
+        return Tails.known(scores, rows, len(self.plan.tasks), seen)
+
+    def judged(self, rows: CodedRows) -> Array:
+        """See :class:`Judge`."""
+        return self.scores(rows)[0]
+
+
+def judged_rows(
     plan: Plan, rows: CodedRows, score: Score, guard: LeftOutGuard, width: int
-) -> Tails:
-    """Tails of the left-out scores of normal rows that had no part in the landmarks.
+) -> tuple[Array, Array]:
+    """Scores of normal rows that had no part in the landmarks, block by block.
 
     Parameters
     ----------
@@ -73,33 +80,21 @@ def tails_of(
 
     Returns
     -------
-    Tails
-    """
-    scores, seen = judged_rows(plan, rows, score, guard, width)
-    return Tails.known(scores, rows, len(plan.tasks), seen)
-
-
-def judged_rows(
-    plan: Plan, rows: CodedRows, score: Score, guard: LeftOutGuard, width: int
-) -> tuple[Array, Array]:
-    """Left-out scores (n,), and those of the model of all rows; see `tails_of`.
-
-    NaN for outliers, and for rows that had a part in the landmarks.
+    scores, seen
+        See `LeftOutPass`.
     """
     scores = np.full(len(rows.codes), np.nan)
     seen = np.full(len(rows.codes), np.inf)
+    judged = np.flatnonzero(~rows.outlier & plan.unseen(rows.X))
 
-    def judge(part: slice) -> tuple[Codes, Array, Array]:
-        judged = ~rows.outlier[part] & plan.unseen(rows.X[part])
-        numbers = np.flatnonzero(judged) + part.start
-        block = rows.take(numbers)
-        left_out, of_all = score(block.X, block.codes, block.weight)
-        return numbers, guard.lower(left_out, block), of_all
+    def judge(part: slice) -> tuple[Codes, tuple[Array, Array]]:
+        block = rows.take(judged[part])
+        return judged[part], score(block.X, block.codes, block.weight)
 
-    blocks = kernel_blocks(len(rows.codes), width)
-    for numbers, left_out, of_all in on_threads(judge, blocks):
-        scores[numbers] = left_out
-        seen[numbers] = of_all
+    for numbers, parts in on_threads(judge, kernel_blocks(len(judged), width)):
+        scores[numbers], seen[numbers] = parts
+    # All rows of a task at once: blocks have few of each where there are many tasks.
+    scores[judged] = guard.lower(scores[judged], rows.take(judged))
     return scores, seen
 
 
@@ -133,7 +128,7 @@ def _keys(rows: CodedRows) -> Hashes:
 
 
 @dataclass(frozen=True, eq=False)
-class LeaveOut(Judge):
+class LeaveOut(LeftOutPass):
     """The pass that leaves every row out.
 
     Parameters
@@ -141,69 +136,52 @@ class LeaveOut(Judge):
     plan : Plan
     ridge : Ridge
     guard : LeftOutGuard
-    scored : bool
-        Whether left-out scores are wanted, beside sums that the structure needs.
+    leaves_groups : bool
     """
 
     plan: Plan
     ridge: Ridge
     guard: LeftOutGuard
-    scored: bool = True
+    leaves_groups: bool = True
 
-    leaves_groups: ClassVar[bool] = True
-
-    def of(self, rows: CodedRows) -> LeftOut:
-        """Tails of the left-out scores of rows whose tasks are numbers, and sums over them."""
-        return self.gathered(rows)[0]
-
-    def judged(self, rows: CodedRows) -> Array:
-        """Left-out scores (n,); NaN for outliers, and for rows that shaped the landmarks."""
-        return self.gathered(rows)[1]
-
-    def gathered(self, rows: CodedRows) -> tuple[LeftOut, Array]:
-        """What `of` and `judged` give."""
-        normal = np.flatnonzero(~rows.outlier)
-        tasks = np.unique(rows.codes[normal])
-        scores = np.full(len(rows.codes), np.nan)
-        seen = np.full(len(rows.codes), np.inf)
-        values = np.zeros((len(tasks), len(self.plan.points)))
-        mass = np.zeros(len(tasks))
-
-        def judge(part: slice) -> tuple[Codes, Array, Array]:
-            numbers = normal[part]
-            block = rows.take(numbers)
-            scores[numbers], half, shares, seen[numbers] = self.without_guard(
-                block.X, block.codes, block.weight
-            )
-            present, summing = by_task(block.codes, shares)
-            return present, summing.sum(axis=1), summing @ half
-
-        blocks = kernel_blocks(len(normal), len(self.plan.points))
-        for present, shares, sums in on_threads(judge, blocks):
-            place = np.searchsorted(tasks, present)
-            values[place] += sums
-            mass[place] += shares
-        if not self.scored:
-            return LeftOut(None, tasks, values, mass), scores
-        unseen = self.plan.unseen(rows.X)
-        scores[~unseen] = np.nan
+    def scores(self, rows: CodedRows) -> tuple[Array, Array]:
+        """See :class:`LeftOutPass`."""
         if isinstance(rows, TrainingRows) and rows.group is not None:
-            scores[unseen] = self._without_groups(rows.take(np.flatnonzero(unseen)))
-        else:
-            # All rows of a task at once: blocks have few of each where there are many tasks.
-            normal_rows = rows.take(normal) if len(normal) < len(rows.codes) else rows
-            scores[normal] = self.guard.lower(scores[normal], normal_rows)
-        tails = Tails.known(scores, rows, len(self.plan.tasks), seen)
-        return LeftOut(tails, tasks, values, mass), scores
+            return self._without_groups(rows)
+        width = len(self.plan.points)
+        return judged_rows(self.plan, rows, self._scores, self.guard, width)
 
-    def _without_groups(self, rows: TrainingRows) -> Array:
-        """Scores (n,) of rows under models without those that leave with them; NaN: none do."""
+    def _scores(self, X: Rows, codes: Codes, weight: Array) -> tuple[Array, Array]:
+        ridge = self.ridge
+        K = self.plan.values(X)
+        residual = 1.0 - np.einsum("ij,ij->i", K, ridge.coef.T[codes])
+        half = solve_lower(ridge.factor, K)
+        leverage = weight * np.einsum("ij,ij->i", half, half)
+        remaining = one_minus_leverage(1.0 - leverage, weight)
+        left = residual / remaining
+        # The mean response of the task without one count of the row: residuals are 1 - response.
+        count = np.minimum(weight, 1.0)
+        total = ridge.counts[codes]
+        residual_sum = (ridge.counts * (1.0 - ridge.mean_response))[codes]
+        mean = left_out_mean(residual_sum, count * left * residual, total, count)
+        return -np.abs(left - mean), self._of_all_rows(residual, codes)
+
+    def _of_all_rows(self, residual: Array, codes: Codes) -> Array:
+        """Scores (n,) of rows under the model of all of them."""
+        return -np.abs(residual - (1.0 - self.ridge.mean_response[codes]))
+
+    def _without_groups(self, rows: TrainingRows) -> tuple[Array, Array]:
+        """The same under models without those that leave with a row; NaN: none do."""
         plan = self.plan
         ridge = self.ridge
+        all_scores = np.full(len(rows.codes), np.nan)
+        seen = np.full(len(rows.codes), np.inf)
+        unseen = np.flatnonzero(plan.unseen(rows.X))
+        rows = rows.take(unseen)
         normal = np.flatnonzero(~rows.outlier)
-        residual = np.full(len(rows.codes), np.nan)
         if not len(normal):
-            return residual
+            return all_scores, seen
+        residual = np.full(len(rows.codes), np.nan)
         for block in kernel_blocks(len(normal), len(plan.points)):
             numbers = normal[block]
             K = plan.values(rows.X[numbers])
@@ -220,38 +198,6 @@ class LeaveOut(Judge):
         means = ridge.counts, ridge.mean_response
         scores = scores_without_groups(rows, residual, *means, solve, has_earlier)
         scores[normal] = self.guard.lower(scores[normal], rows.take(normal))
-        return scores
-
-    def merge(self, one: LeftOut, other: LeftOut) -> LeftOut:
-        """What both gathered."""
-        tails = None
-        if one.tails is not None and other.tails is not None:
-            tails = one.tails.merged(other.tails)
-        pairs = (one.values, other.values), (one.mass, other.mass)
-        return LeftOut(tails, *added(one.tasks, other.tasks, *pairs))
-
-    def finished(self, gathered: LeftOut) -> LeftOut:
-        """What all blocks gathered, with sums of kernel values: ``k_i = Q (Q^-1 k_i)``."""
-        values = blas.dtrmm(1.0, self.ridge.factor, gathered.values.T, lower=1).T
-        return replace(gathered, values=values)
-
-    def without_guard(
-        self, X: Rows, codes: Codes, weight: Array
-    ) -> tuple[Array, Array, Array, Array]:
-        """Left-out scores (b,), ``Q^-1 k`` of each row (b, m), ``w / (1 - leverage)`` (b,).
-
-        Last, the scores of the rows under the model of all, shape (b,).
-        """
-        ridge = self.ridge
-        K = self.plan.values(X)
-        residual = 1.0 - np.einsum("ij,ij->i", K, ridge.coef.T[codes])
-        half = solve_lower(ridge.factor, K)
-        leverage = weight * np.einsum("ij,ij->i", half, half)
-        remaining = one_minus_leverage(1.0 - leverage, weight)
-        left = residual / remaining
-        count = np.minimum(weight, 1.0)
-        total = ridge.counts[codes]
-        residual_sum = (ridge.counts * (1.0 - ridge.mean_response))[codes]
-        mean = left_out_mean(residual_sum, count * left * residual, total, count)
-        seen = -np.abs(residual - (1.0 - ridge.mean_response[codes]))
-        return -np.abs(left - mean), half, weight / remaining, seen
+        all_scores[unseen] = scores
+        seen[unseen[normal]] = self._of_all_rows(residual[normal], rows.codes[normal])
+        return all_scores, seen

@@ -9,13 +9,11 @@ import numpy as np
 from scipy.linalg import eigh
 
 from manyone._types import Array, Codes, Rows
-from manyone.calibration.tails import IntoTails, Tails
 from manyone.data.rows import CodedRows
-from manyone.fitting.left_out import judged_rows, tails_of
+from manyone.fitting.left_out import LeftOutPass, judged_rows
 from manyone.fitting.plan import Plan
 from manyone.fitting.statistics import Statistics, symmetric
 from manyone.models.guards import LeftOutGuard
-from manyone.models.solution import Judge
 from manyone.solvers.eigenbasis import eigenbasis
 from manyone.solvers.ridge import effective_alpha, left_out_mean, one_minus_leverage
 
@@ -69,7 +67,7 @@ def linear_problem(statistics: Statistics, alpha: float) -> LinearProblem:
 
 
 @dataclass(frozen=True, eq=False)
-class LeaveOutOfStructure(IntoTails, Judge):
+class LeaveOutOfStructure(LeftOutPass):
     """The pass that leaves every row out, the structure held fixed.
 
     See :func:`manyone.solvers.eigenbasis.left_out_scores_of_structure`.
@@ -118,19 +116,10 @@ class LeaveOutOfStructure(IntoTails, Judge):
             plan, problem.V / np.sqrt(lam), targets, shrunk, Q, counts, mean, guard
         )
 
-    @property
-    def _width(self) -> int:
-        """Floats that the scores of a row need."""
-        return 3 * len(self.basis) + 6 * len(self.Q)
-
-    def of(self, rows: CodedRows) -> Tails:
-        """Tails of the left-out scores of rows whose tasks are numbers."""
-        return tails_of(self.plan, rows, self._scores, self.guard, self._width)
-
-    def judged(self, rows: CodedRows) -> Array:
-        """Left-out scores (n,); NaN for outliers, and for rows that shaped the landmarks."""
-        scores, _ = judged_rows(self.plan, rows, self._scores, self.guard, self._width)
-        return scores
+    def scores(self, rows: CodedRows) -> tuple[Array, Array]:
+        """See :class:`LeftOutPass`."""
+        width = 3 * len(self.basis) + 6 * len(self.Q)
+        return judged_rows(self.plan, rows, self._scores, self.guard, width)
 
     def _scores(self, X: Rows, codes: Codes, weight: Array) -> tuple[Array, Array]:
         coordinates = self.plan.features(X) @ self.basis

@@ -71,8 +71,6 @@ class Plan:
         The landmarks, with the kernel.
     factor : ndarray of shape (m, m) or None
         L, lower Cholesky factor of their kernel matrix. None: features are kernel values.
-    hashes : ndarray of shape (m,)
-        Of the rows that became landmarks, or that these started from.
     metric : Whitening, TaskWhitenings of one task, FirstLayer or None
         What rows go through before they are compared with the landmarks.
     raw_moments : bool
@@ -86,7 +84,6 @@ class Plan:
     tasks: Labels
     points: Points
     factor: Array | None
-    hashes: Hashes
     metric: Whitening | TaskWhitenings | FirstLayer | None = None
     raw_moments: bool = False
     drawn: Hashes = field(default_factory=lambda: np.zeros(0, dtype=np.uint64))
@@ -124,9 +121,8 @@ class Plan:
         features = landmark_features(kernel, Z, landmarks, rng, tol=1e-15)[1]
         points = Points(kernel, Z[features.pivots])
         factor = np.asfortranarray(features.factor)
-        hashes = row_hashes(X[features.pivots])
         raw_moments = smallest_eigenvalue(factor) > _WELL_APART
-        return cls(tasks, points, factor, hashes, metric, raw_moments)
+        return cls(tasks, points, factor, metric, raw_moments)
 
     def learned(self, sample: Sample, alpha: float) -> Plan:
         """Landmarks moved to where they serve the regression of all tasks best.
@@ -156,9 +152,8 @@ class Plan:
         features = Gram(Points(kernel, Z)).features()[1]
         factor = np.asfortranarray(features.factor)
         points = Points(kernel, Z[features.pivots])
-        hashes = self.hashes[features.pivots]
         drawn = row_hashes(quarter.X)
-        plan = replace(self, points=points, factor=factor, hashes=hashes, drawn=drawn)
+        plan = replace(self, points=points, factor=factor, drawn=drawn)
         raw_moments = smallest_eigenvalue(factor) > _WELL_APART
         return replace(plan, raw_moments=raw_moments)
 

@@ -14,14 +14,12 @@ from typing import NamedTuple
 import numpy as np
 
 from manyone._types import Array, Codes, Rows
-from manyone.calibration.tails import IntoTails, Tails
 from manyone.data.hashing import row_hashes
 from manyone.data.rows import CodedRows
-from manyone.fitting.left_out import judged_rows
+from manyone.fitting.left_out import LeftOutPass, judged_rows
 from manyone.fitting.plan import Plan
 from manyone.fitting.statistics import AddUp, Statistics
 from manyone.models.guards import LeftOutGuard
-from manyone.models.solution import Judge
 from manyone.solvers.sparse import as_lasso
 from manyone.solvers.sparse_group_lasso import solve_sparse_group_lasso
 from manyone.solvers.two_layer_landmarks import add_rounding
@@ -73,7 +71,7 @@ class AddUpFolds:
 
 
 @dataclass(frozen=True, eq=False)
-class JudgeFolds(IntoTails, Judge):
+class JudgeFolds(LeftOutPass):
     """The pass that scores every row that was not drawn by the layer without its fold.
 
     Parameters
@@ -88,31 +86,26 @@ class JudgeFolds(IntoTails, Judge):
     layers: list[LassoLayer]
     guard: LeftOutGuard
 
-    def of(self, rows: CodedRows) -> Tails:
-        """Tails of the scores of rows whose tasks are numbers."""
-        return Tails.known(self.judged(rows), rows, len(self.plan.tasks))
-
-    def judged(self, rows: CodedRows) -> Array:
-        """Scores (n,); NaN for outliers, and for rows that were drawn."""
+    def scores(self, rows: CodedRows) -> tuple[Array, Array]:
+        """See :class:`LeftOutPass`."""
         fold = folds_of(self.plan, rows)
         scores = np.full(len(rows.codes), np.nan)
+        # Copies share a fold: no layer has seen the copy of a row that it judges.
+        seen = np.full(len(rows.codes), np.inf)
+        width = len(self.plan.points)
         for number, layer in enumerate(self.layers, start=1):
             members = np.flatnonzero(fold == number)
             score = partial(self._scores, layer)
-            scores[members] = judged_rows(
-                self.plan,
-                rows.take(members),
-                score,
-                self.guard,
-                len(self.plan.points),
-            )[0]
-        return scores
+            fold_rows = rows.take(members)
+            scores[members], seen[members] = judged_rows(
+                self.plan, fold_rows, score, self.guard, width
+            )
+        return scores, seen
 
     def _scores(
         self, layer: LassoLayer, X: Rows, codes: Codes, weight: Array
     ) -> tuple[Array, Array]:
         responses = np.einsum("ij,ij->i", self.plan.values(X), layer.coef.T[codes])
-        # Copies share a fold: no layer has seen the copy of a row that it judges.
         unknown = np.full(len(responses), np.inf)
         return -np.abs(responses - layer.mean[codes]), unknown
 

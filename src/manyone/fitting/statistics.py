@@ -2,12 +2,12 @@ r"""Second pass: sums over rows that a ridge regression on one-hot responses nee
 
 With feature rows :math:`\phi_i` and counts :math:`w_i`: :math:`G = \sum_i w_i \phi_i \phi_i'` over
 all rows, :math:`h_t = \sum_{i \in t} w_i \phi_i` and :math:`n_t = \sum_{i \in t} w_i` over the
-normal rows of each task. Sums of blocks add up, and what was added can be subtracted.
+normal rows of each task. Sums of blocks add up.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
@@ -62,18 +62,6 @@ class Statistics:
         trace = self.trace + other.trace
         return Statistics(
             moments, tasks, sums, counts, trace, self.n_rows + other.n_rows
-        )
-
-    def recoded(self, codes: Codes) -> Statistics:
-        """The same with other numbers for the tasks (T,); negative ones are left out."""
-        new = codes[self.tasks]
-        staying = np.flatnonzero(new >= 0)
-        staying = staying[np.argsort(new[staying])]
-        return replace(
-            self,
-            tasks=new[staying],
-            sums=self.sums[staying],
-            counts=self.counts[staying],
         )
 
     def __neg__(self) -> Statistics:
@@ -188,6 +176,15 @@ def solve_statistics(plan: Plan, statistics: Statistics, alpha: float) -> Ridge:
     mean = np.einsum("mt,mt->t", H, weights) / statistics.counts
     coef = np.asfortranarray(coef)
     return Ridge(ridge, coef, factor, statistics.counts, mean)
+
+
+def mean_values(plan: Plan, statistics: Statistics) -> Array:
+    """Mean kernel values of the rows of each task against the landmarks, shape (t, m)."""
+    sums = statistics.sums
+    if not plan.raw_moments:
+        assert plan.factor is not None
+        sums = sums @ plan.factor.T
+    return sums / statistics.counts[:, None]
 
 
 def symmetric(lower: Array) -> Array:

@@ -6,16 +6,13 @@ a ridge regression on responses, leaves out all that they had a part in.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from manyone._types import Array, Codes, Mask
-from manyone.calibration.tails import IntoTails, Tails
-from manyone.data.rows import CodedRows
+from manyone._types import Codes, Mask
 from manyone.data.sample import Sample
-from manyone.fitting.left_out import LeaveOut
 from manyone.fitting.plan import FirstLayer, Plan
 from manyone.fitting.statistics import Statistics
 from manyone.kernels.gram import Gram, Points
@@ -23,35 +20,10 @@ from manyone.kernels.kernel import resolve_kernel
 from manyone.kernels.landmarks import landmark_features
 from manyone.metric.shrinkage import TaskWhitenings
 from manyone.models.scorers import TwoLayers
-from manyone.models.solution import Judge
 from manyone.solvers.two_layers import ANCHOR, TwoLayerProblem
 
 # Centres of the second layer for each task, at least.
 _CENTRES = 5
-
-
-@dataclass(frozen=True, eq=False)
-class Unseen(IntoTails, Judge):
-    """The pass that leaves out, one by one, rows that were not drawn.
-
-    Parameters
-    ----------
-    step : LeaveOut
-        Its plan knows the rows that were.
-    """
-
-    step: LeaveOut
-
-    def of(self, rows: CodedRows) -> Tails:
-        """Tails of the left-out scores of rows whose tasks are numbers."""
-        new = np.flatnonzero(self.step.plan.unseen(rows.X))
-        tails = self.step.of(rows.take(new)).tails
-        assert tails is not None
-        return tails
-
-    def judged(self, rows: CodedRows) -> Array:
-        """Left-out scores (n,); NaN for outliers, and for rows that were drawn."""
-        return self.step.judged(rows)
 
 
 def centres_of(

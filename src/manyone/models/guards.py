@@ -21,7 +21,7 @@ import numpy as np
 from scipy import sparse
 from scipy.spatial.distance import cdist
 
-from manyone._types import Array, Codes, Mask, Rows
+from manyone._types import Array, Codes, Rows
 from manyone.data.groups import LeavingRows, leaving_rows
 from manyone.data.hashing import Hashes, row_hashes
 from manyone.data.rows import CodedRows, TrainingRows, row_blocks
@@ -213,13 +213,6 @@ class UsualDistances:
         others = self.mass[-1] - 1.0
         return float(self.ascending[self.mass.searchsorted(_USUAL * others)])
 
-    def joined(self, nearest: Array, weight: Array) -> UsualDistances:
-        """These distances and those of more rows."""
-        own_weight = np.diff(self.mass, prepend=0.0)
-        return UsualDistances.of(
-            np.append(self.ascending, nearest), np.append(own_weight, weight)
-        )
-
     def left_out(self, nearest: Array, weight: Array) -> Array:
         """`excess_of` distances (n,) of rows that are left out, in those usual among the others.
 
@@ -252,8 +245,6 @@ class Nearness:
     codes : ndarray of shape (p,)
         Task of each point.
     usual : UsualDistances
-    group : ndarray of shape (p,) or None
-        Points of one number leave together; None: each leaves alone.
     columns : ndarray of shape (p,) or None
         Where the points are among those of a scorer that shares its kernel values; None: they are
         the same.
@@ -262,7 +253,6 @@ class Nearness:
     points: Points
     codes: Codes
     usual: UsualDistances
-    group: Codes | None = None
     columns: Codes | None = None
 
     def __getstate__(self) -> dict[str, object]:
@@ -336,58 +326,6 @@ class Nearness:
             group = _group_of_points(self.hashes, hashes, rows.group)
         neighbours = _Neighbours(self.points, self.codes, self.hashes, group)
         return neighbours.near_enough(rows, hashes, near_enough)
-
-    # --------------------------------------------------------------------------------- updates
-
-    def recoded(self, codes: Codes) -> Nearness:
-        """The same with other numbers for the tasks (T,)."""
-        return self._take(np.arange(len(self.codes)), codes[self.codes])
-
-    def without(self, gone: Mask) -> Nearness | None:
-        """Nearness to the points that are left, which say what is usual; None: there are none."""
-        staying = np.flatnonzero(~gone)
-        if not len(staying):
-            return None
-        left = self._take(staying, self.codes[staying])
-        rows = TrainingRows(
-            left.points.X,
-            left.codes,
-            outlier=np.zeros(len(staying), dtype=bool),
-            weight=np.ones(len(staying)),
-            content=np.arange(len(staying)),
-            n_tasks=int(left.codes.max()) + 1,
-            group=left.group,
-        )
-        nearest = left.nearest_others(rows)
-        return replace(left, usual=UsualDistances.of(nearest, rows.weight))
-
-    def grown(self, rows: TrainingRows) -> Nearness:
-        """Nearness to more normal rows, too: some of every task that they belong to."""
-        chosen = spread_over_tasks(rows)
-        group = None
-        if rows.group is not None or self.group is not None:
-            before = np.arange(len(self.codes)) if self.group is None else self.group
-            more = np.arange(len(rows.codes)) if rows.group is None else rows.group
-            group = np.append(before, before.max(initial=-1) + 1 + more[chosen])
-        both = [self.points.X, rows.X[chosen]]
-        is_sparse = sparse.issparse(self.points.X)
-        X = sparse.vstack(both, format="csr") if is_sparse else np.vstack(both)
-        codes = np.append(self.codes, rows.codes[chosen])
-        grown = Nearness(Points(self.points.kernel, X), codes, self.usual, group)
-        grown = grown._take(np.arange(len(codes)), codes)
-        sample = rows.take(_evenly(rows.content, _MOST_ROWS))
-        nearest = grown.nearest_others(sample)
-        return replace(grown, usual=self.usual.joined(nearest, sample.weight))
-
-    def _take(self, kept: Codes, codes: Codes) -> Nearness:
-        """Some of the points, sorted by their tasks, which get these codes."""
-        order = np.argsort(codes, kind="stable")
-        return Nearness(
-            self.points.take(kept[order]),
-            codes[order],
-            self.usual,
-            None if self.group is None else self.group[kept[order]],
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -538,7 +476,7 @@ def nearness_of(
     if len(sample) < len(rows.codes):
         assert keys is not None
         nearest = neighbours.near_enough(rows, keys, _START * usual.least_limit)
-    nearness = Nearness(points, codes, usual, group, normal[chosen])
+    nearness = Nearness(points, codes, usual, normal[chosen])
     return nearness, usual.left_out(nearest, rows.weight)
 
 

@@ -12,39 +12,30 @@ from manyone.data.rows import row_blocks
 
 @dataclass(frozen=True, eq=False)
 class Resemblance:
-    """Mean left-out response of every task's function to the rows of every task, not multiplied.
+    """Mean response of every task's function to the rows of every task, not multiplied.
 
     Attributes
     ----------
     coef : ndarray of shape (m, T)
         Coefficients of the functions.
     values : ndarray of shape (T, m)
-        Sums of ``w_i k_i / (1 - leverage)`` over the rows of each task.
-    mass : ndarray of shape (T,)
-        Sums of ``w_i / (1 - leverage)``.
-    counts : ndarray of shape (T,)
+        Mean kernel values of the rows of each task.
     """
 
     coef: Array
     values: Array
-    mass: Array
-    counts: Array
 
     def matrix(self) -> Array:
-        """Entry (s, t): mean left-out response of task t's function to rows of task s."""
-        responses = self.values @ self.coef / self.counts[:, None]
-        responses[np.diag_indices(len(self.mass))] += 1.0 - self.mass / self.counts
-        return responses
+        """Entry (s, t): mean response of task t's function to rows of task s."""
+        return self.values @ self.coef
 
     def entries(self, lines: Codes, columns: Codes) -> Array:
-        """Entries of pairs of different tasks given by number (p,), shape (p,)."""
+        """Entries of pairs of tasks given by number (p,), shape (p,)."""
         entries = np.empty(len(lines))
         for block in row_blocks(len(lines), 2 * len(self.coef)):
             values = self.values[lines[block]]
             coef = self.coef.T[columns[block]]
-            entries[block] = (
-                np.einsum("ij,ij->i", values, coef) / self.counts[lines[block]]
-            )
+            entries[block] = np.einsum("ij,ij->i", values, coef)
         return entries
 
     def strongest(self, number: int) -> Codes:
@@ -57,7 +48,7 @@ class Resemblance:
         near = np.argpartition(-np.abs(self.values), n_landmarks - 1, axis=1)[
             :, :n_landmarks
         ]
-        n_tasks = min(number + 1, len(self.mass))
+        n_tasks = min(number + 1, len(self.values))
         resting = np.argpartition(-np.abs(self.coef), n_tasks - 1, axis=1)[:, :n_tasks]
         columns = np.sort(resting[near].reshape(len(near), -1), axis=1)
         lines = np.broadcast_to(np.arange(len(columns))[:, None], columns.shape)

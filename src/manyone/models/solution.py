@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,7 +26,7 @@ class Judge:
     """Knows the scores of training rows under models without them."""
 
     #: Whether rows of a group leave together.
-    leaves_groups: ClassVar[bool] = False
+    leaves_groups: bool = False
 
     @abstractmethod
     def judged(self, rows: CodedRows) -> Array:
@@ -54,22 +54,6 @@ class FitReport:
 
 
 @dataclass(frozen=True, eq=False)
-class ExactState:
-    """What updates and exact p-values need of a ridge regression on all rows.
-
-    Attributes
-    ----------
-    alpha : float
-        The ridge that was asked for.
-    one_minus_leverage : ndarray of shape (n,)
-        Of one count of each row.
-    """
-
-    alpha: float
-    one_minus_leverage: Array
-
-
-@dataclass(frozen=True, eq=False)
 class Solution:
     """A fitted model as a value.
 
@@ -88,8 +72,8 @@ class Solution:
         underscore. It is never changed.
     judge : Judge or None
         Knows the left-out score of any training row, while a fit goes on.
-    state : ExactState, Sums, TaskSums, Tails or None
-        What updates need.
+    one_minus_leverage : ndarray of shape (n,) or None
+        Of one count of each row of a ridge regression, for exact p-values.
     """
 
     scorer: Scorer
@@ -98,7 +82,7 @@ class Solution:
     report: FitReport = field(default_factory=FitReport)
     learned: Mapping[str, Any] = field(default_factory=dict)
     judge: Judge | None = None
-    state: object = None
+    one_minus_leverage: Array | None = None
 
     def own(self, X: Rows, codes: Codes) -> Array:
         """Score of each row against its own task, shape (n,)."""

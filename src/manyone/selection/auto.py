@@ -250,16 +250,6 @@ class AutoOneClass(Delegating, RoutingState, OutlierMixin, BaseEstimator):
             raise AttributeError(f"{type(self).__name__} is not fitted yet.")
         return self.estimator_
 
-    def enroll(self, X: object, *, task: object = None, **roles: object) -> Self:
-        """Add rows where the chosen estimator can; see its `enroll`."""
-        self._inner.enroll(X, task=task, **roles)
-        return self
-
-    def forget(self, task: object, **roles: object) -> Self:
-        """Remove a task where the chosen estimator can; see its `forget`."""
-        self._inner.forget(task, **roles)
-        return self
-
 
 def auto(
     X: object,

@@ -32,7 +32,7 @@ from manyone.calibration.folds import (
 from manyone.data.groups import leaving_together
 from manyone.data.rows import TrainingRows, renumbered
 from manyone.estimators.base import MultiTaskOneClass
-from manyone.estimators.task_ridges import independent_score_grid
+from manyone.fitting.task_ridges import independent_score_grid
 from manyone.kernels.gram import Gram
 from manyone.metric.robust import robust_weights
 from manyone.metric.shrinkage import task_means, task_scales, two_valued_columns

@@ -154,11 +154,6 @@ def best_precisions(
     return best, log_evidence(best) - log_evidence(alpha)
 
 
-def predictive_covariance_scale(design: Array, covariance: Array) -> Array:
-    """1 + phi'Sigma phi for rows of ``design`` (m, M): the factor of Omega, (m,)."""
-    return 1.0 + np.einsum("ij,ij->i", design @ covariance, design)
-
-
 class _Evidence:
     """Quantities that the evidence depends on, updated under rank-one changes of C.
 

@@ -13,7 +13,7 @@ from manyone._types import Array, Codes
 from manyone.data.rows import MISSING, TrainingRows, row_blocks
 from manyone.fitting.closed_form import closed_form
 from manyone.kernels.gram import Gram
-from manyone.models.solution import ExactState, Solution
+from manyone.models.solution import Solution
 from manyone.models.task_expansions import TaskExpansions
 from manyone.solvers.leave_blocks import solve_without_blocks
 from manyone.solvers.ridge import (
@@ -33,14 +33,6 @@ class TaskRidges(NamedTuple):
     remaining: Array
     shared_coef: Array
 
-    @classmethod
-    def empty(cls, rows: TrainingRows) -> TaskRidges:
-        """Nothing solved yet."""
-        n = len(rows.codes)
-        shared = np.count_nonzero(rows.codes == MISSING)
-        T = rows.n_tasks
-        return cls(np.empty(T), np.zeros(n), np.ones(n), np.zeros((shared, T)))
-
 
 def independent_solution(gram: Gram, rows: TrainingRows, alpha: float) -> Solution:
     """Minimise ``sum_i w_i |f_t(x_i) - r_i|^2 + alpha |f_t|^2`` over the rows of each task t alone.
@@ -57,9 +49,19 @@ def independent_solution(gram: Gram, rows: TrainingRows, alpha: float) -> Soluti
     -------
     Solution
     """
-    solved = TaskRidges.empty(rows)
-    solve_tasks(gram, rows, alpha, np.arange(rows.n_tasks), solved)
-    return solution_of(gram, rows, alpha, solved)
+    solved = _solve_tasks(gram, rows, alpha)
+    residual = solved.alpha[np.maximum(rows.codes, 0)] * solved.coef / rows.weight
+    without = partial(_without_blocks, gram, rows, solved)
+    judged = closed_form(rows, residual, solved.remaining, without)
+    return Solution(
+        TaskExpansions(
+            gram.points, _starts(rows), solved.coef, solved.shared_coef, judged.mean
+        ),
+        judged.scores,
+        judged.source,
+        learned={"alpha": solved.alpha, "mean_response": judged.mean},
+        one_minus_leverage=solved.remaining,
+    )
 
 
 def independent_score_grid(gram: Gram, rows: TrainingRows, alphas: Array) -> Array:
@@ -78,10 +80,8 @@ def independent_score_grid(gram: Gram, rows: TrainingRows, alphas: Array) -> Arr
     return table
 
 
-def solve_tasks(
-    gram: Gram, rows: TrainingRows, alpha: float, tasks: Codes, solved: TaskRidges
-) -> None:
-    """Fill in the solutions of some tasks, stacked by their number of rows."""
+def _solve_tasks(gram: Gram, rows: TrainingRows, alpha: float) -> TaskRidges:
+    """Solve all tasks, stacked by their number of rows."""
     starts = _starts(rows)
     shared = np.arange(starts[-1], len(rows.codes))
     response = np.where(rows.outlier, 0.0, 1.0)
@@ -91,48 +91,32 @@ def solve_tasks(
         np.bincount(rows.codes[has_task], mass[has_task], rows.n_tasks)
         + mass[~has_task].sum()
     )
-    solved.alpha[tasks] = effective_alpha(alpha, traces)[tasks]
-    sizes = np.diff(starts)[tasks]
+    ridges = np.asarray(effective_alpha(alpha, traces))
+    coef = np.zeros(len(rows.codes))
+    remaining = np.ones(len(rows.codes))
+    shared_coef = np.zeros((len(shared), rows.n_tasks))
+    sizes = np.diff(starts)
     for size in np.unique(sizes):
-        same = tasks[sizes == size]
+        same = np.flatnonzero(sizes == size)
         n = size + len(shared)
-        for block_tasks in row_blocks(len(same), n * (3 * n + gram.points.X.shape[1])):
-            own_rows = starts[same[block_tasks], None] + np.arange(size)
-            block = np.hstack(
-                [own_rows, np.broadcast_to(shared, (len(own_rows), len(shared)))]
+        for block in row_blocks(len(same), n * (3 * n + gram.points.X.shape[1])):
+            tasks = same[block]
+            own_rows = starts[tasks, None] + np.arange(size)
+            all_shared = np.broadcast_to(shared, (len(tasks), len(shared)))
+            stack = np.hstack([own_rows, all_shared])
+            stack_coef, stack_remaining = solve_ridge_stack(
+                gram.stacked(stack), response[stack], ridges[tasks], rows.weight[stack]
             )
-            ridges = solved.alpha[same[block_tasks]]
-            weight = rows.weight[block]
-            coef, remaining = solve_ridge_stack(
-                gram.stacked(block), response[block], ridges, weight
-            )
-            solved.coef[own_rows] = coef[:, :size]
-            solved.remaining[own_rows] = remaining[:, :size]
-            solved.shared_coef[:, same[block_tasks]] = coef[:, size:].T
+            coef[own_rows] = stack_coef[:, :size]
+            remaining[own_rows] = stack_remaining[:, :size]
+            shared_coef[:, tasks] = stack_coef[:, size:].T
+    return TaskRidges(ridges, coef, remaining, shared_coef)
 
 
 def _starts(rows: TrainingRows) -> Codes:
     """Where each task starts; the rows that all tasks share follow the last."""
     counts = np.bincount(rows.codes[rows.codes != MISSING], minlength=rows.n_tasks)
     return np.concatenate([[0], np.cumsum(counts)])
-
-
-def solution_of(
-    gram: Gram, rows: TrainingRows, alpha: float, solved: TaskRidges
-) -> Solution:
-    """The model of regressions that are solved, with left-out scores in closed form."""
-    residual = solved.alpha[np.maximum(rows.codes, 0)] * solved.coef / rows.weight
-    without = partial(_without_blocks, gram, rows, solved)
-    judged = closed_form(rows, residual, solved.remaining, without)
-    return Solution(
-        TaskExpansions(
-            gram.points, _starts(rows), solved.coef, solved.shared_coef, judged.mean
-        ),
-        judged.scores,
-        judged.source,
-        learned={"alpha": solved.alpha, "mean_response": judged.mean},
-        state=ExactState(alpha, solved.remaining),
-    )
 
 
 def _without_blocks(
