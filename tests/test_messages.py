@@ -5,6 +5,7 @@ Only key words are tested, never whole sentences.
 
 from __future__ import annotations
 
+import datetime
 import json
 import re
 import warnings
@@ -651,6 +652,14 @@ def test_a_callable_kernel_cannot_be_saved(method, tmp_path):
     with says(method.__name__, "cannot be saved", "kernel of", "function", "dot"):
         save(model, tmp_path / "model")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_names_of_tasks_that_files_cannot_hold(tmp_path):
+    days = [datetime.date(2026, 1, 1 + k % 2) for k in range(len(X))]
+    model = JointOCKSR().fit(X, task=days)
+    with says("tasks_", "datetime.date", "Name tasks by texts or numbers"):
+        save(model, tmp_path / "model")
+
 
 
 @methods

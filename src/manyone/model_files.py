@@ -104,7 +104,7 @@ def save(
         raise ValueError(
             f"{type(model).__name__} cannot be saved: {error}. Models may hold arrays, "
             "numbers, texts and estimators; a callable kernel cannot be stored, a named "
-            "one can."
+            "one can. Name tasks by texts or numbers."
         ) from error
 
 
