@@ -25,6 +25,7 @@ from every_method import EVERY_METHOD, PAIR, methods, parameters
 from manyone import (
     CalibrationWarning,
     CombinedOneClass,
+    IndependentOCKSR,
     JointOCKSR,
     MultiTaskOneClassSVM,
     NonlinearOCKSR,
@@ -522,16 +523,15 @@ def test_rows_infinitely_far_away_are_abnormal(method, kernel, value):
     assert np.all(model.predict_task(alien) == np.array([None, None]))
 
 
-@methods
+@pytest.mark.parametrize("method", [JointOCKSR, IndependentOCKSR])
 def test_enrolling_rows_infinitely_far_away(method):
-    if not hasattr(method, "enroll") or method is PAIR:
-        pytest.skip("cannot enrol, or scores are shares of all rows")
+    """The model is that of a fit to all rows."""
     X, task = blobs()
-    model = make(method).fit(X, task=task)
-    before = model.score_samples(X, task=task)
-    model.enroll(np.array([[1e300, 0, 0], [1e300, -1e300, 1e300]]), task=["new", "new"])
-    after = model.score_samples(X, task=task)
-    np.testing.assert_allclose(after, before, atol=1e-9)
+    far = np.array([[1e300, 0, 0], [1e300, -1e300, 1e300]])
+    model = method().fit(X, task=task).enroll(far, task=["new", "new"])
+    whole = method().fit(np.vstack([X, far]), task=[*task, "new", "new"])
+    np.testing.assert_array_equal(model.score_tasks(X), whole.score_tasks(X))
+    np.testing.assert_array_equal(model.offset_, whole.offset_)
 
 
 @methods
@@ -724,9 +724,8 @@ def test_labels(method, name):
             assert label is None or label == -1
         else:
             assert label == pair[["t0", "t1"].index(name_of)]
-    if hasattr(method, "forget"):
-        model.forget(model.tasks_.tolist()[0])
-        assert len(model.tasks_) == 1
+    model.forget(model.tasks_.tolist()[0])
+    assert len(model.tasks_) == 1
 
 
 COLUMNS: dict[str, Callable[[np.ndarray], Any]] = {
