@@ -661,7 +661,6 @@ def test_names_of_tasks_that_files_cannot_hold(tmp_path):
         save(model, tmp_path / "model")
 
 
-
 @methods
 def test_a_model_of_sparse_rows_can_be_saved(method, tmp_path):
     for rows in (sparse.csr_array(X), sparse.csr_matrix(X)):
