@@ -8,6 +8,7 @@
   get the same columns;
 - ``choice``: how well faults made in later training rows are found, by what is used of
   the past (`TableModel.choice_`), on real and simulated fleets;
+- ``rows``: the same of servers, by how many rows of a task are learned from;
 - ``seasons``: simulated fleets with a season and without: AUC of planted faults and false
   alarms at 10 % asked, with seasons (``history="auto"``) and without (``history=12``);
 - ``lasting``: running means that follow a row only so far, so that a fault that lasts is
@@ -21,6 +22,7 @@ Real data are looked for as :mod:`manyone.datasets` does (``$MANYONE_DATA``).
 from __future__ import annotations
 
 import argparse
+import time
 import warnings
 from typing import NamedTuple
 
@@ -36,9 +38,10 @@ from timing import in_turns
 from manyone import IndependentOCKSR, Monitor, TableModel, TaskHistory
 from manyone._types import Array, Codes, Mask
 from manyone.datasets import load_servers, load_telemetry, load_valves
-from manyone.tables.past import SPAN
+from manyone.tables import in_time, sampling
+from manyone.tables.past import SPAN, Compared
 
-PARTS = ("accuracy", "choice", "seasons", "lasting", "speed")
+PARTS = ("accuracy", "choice", "rows", "seasons", "lasting", "speed")
 MODEL = IndependentOCKSR(metric="adaptive", kernel="laplacian", width=3.0)
 TRAINED = 100
 TESTED = 1500
@@ -142,6 +145,20 @@ def accuracy() -> None:
                 for method, values in aucs.items()
             )
             print(f"{name:10} {what:16} {shown}", flush=True)
+
+
+def rows_learned() -> None:
+    """Print the AUC at made faults by rows a task, mean over kinds and tasks."""
+    table = next(bench_forward.server_periods())[0].drop(columns="bad")
+    roles = {"task": ["task"], "time": ["when"], "outlier": [], "groups": []}
+    sampling.MOST_ROWS_WITH_PAST = 2_000
+    training = sampling.kept_rows(table, roles, [], Compared(SPAN))
+    for number in (100, 250, 500, 1_000, 1_500):
+        in_time._EARLIER_ROWS = number
+        begin = time.process_time()
+        score = in_time._judged(training)[0].score
+        seconds = time.process_time() - begin
+        print(f"{number:5,} rows: {100 * score:.1f}, {seconds:.0f} s", flush=True)
 
 
 def choice() -> None:
@@ -416,6 +433,7 @@ def speed() -> None:
 CALLS = {
     "accuracy": accuracy,
     "choice": choice,
+    "rows": rows_learned,
     "seasons": seasons,
     "lasting": lasting,
     "speed": speed,

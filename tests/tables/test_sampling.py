@@ -169,7 +169,7 @@ def test_quotas_are_as_large_as_the_limit_allows(monkeypatch):
         sizes = rng.integers(1, 100, rng.integers(1, 20))
         most = int(rng.integers(len(sizes), 600))
         monkeypatch.setattr(sampling, "MOST_ROWS", most)
-        quota = quota_of(sizes)
+        quota = quota_of(sizes, sampling.MOST_TASK_ROWS)
         assert np.minimum(sizes, quota).sum() <= most
         is_largest = np.minimum(sizes, quota + 1).sum() > most
         assert quota == 80 or is_largest

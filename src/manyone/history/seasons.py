@@ -86,7 +86,8 @@ class Seasonal(NamedTuple):
 
 def level_of(values: Array, usual: Array) -> Array:
     """Values less what is usual; 0 where nobody knows what is."""
-    return values - np.where(np.isnan(usual), values, usual)
+    is_unknown = np.isnan(usual) & np.isfinite(values)
+    return np.where(is_unknown, 0.0, values - usual)
 
 
 class PhaseSums(NamedTuple):

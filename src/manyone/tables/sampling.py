@@ -25,6 +25,10 @@ from manyone.tables.training import TrainingTable, read_training
 #: Most rows of a task that a model is fitted to, by `benchmarks/bench_table_sample.py`: more
 #: tell no more. Rows known to be abnormal are as many more.
 MOST_TASK_ROWS = 2_000
+#: Most rows of a task whose rows are compared with earlier ones: neighbours in time tell
+#: much the same, and each row has three times as many numbers
+#: (`benchmarks/bench_history.py rows`).
+MOST_ROWS_WITH_PAST = 500
 #: Most rows of all tasks together. With many tasks, fewer of each are kept.
 MOST_ROWS = 100_000
 # Share of the rows of a task that may be copies of what is not in the sample, without a
@@ -184,7 +188,7 @@ def limited(rows: TrainingTable) -> TrainingTable:
     copies. Rows known to be abnormal count as a task of their own.
     """
     strata = rows.strata()
-    quota = quota_of(rows.totals[rows.firsts()])
+    quota = rows_per_task(rows)
     is_large = rows.totals > quota
     if not is_large.any():
         return rows
@@ -216,7 +220,7 @@ def drawn_copies(rows: TrainingTable) -> TrainingTable:
         As `limited` returns them.
     """
     strata = rows.strata()
-    quota = quota_of(rows.totals[rows.firsts()])
+    quota = rows_per_task(rows)
     is_large = rows.totals > quota
     times = np.ones(len(strata), dtype=np.intp)
     for stratum in np.unique(strata[is_large]):
@@ -270,10 +274,18 @@ def _warn_of_missed_copies(contents: TrainingTable, is_frequent: Mask) -> None:
         )
 
 
-def quota_of(sizes: Codes) -> int:
-    """Most rows of a task, such that tasks of these sizes keep the limit of all rows."""
-    if np.minimum(sizes, MOST_TASK_ROWS).sum() <= MOST_ROWS:
-        return MOST_TASK_ROWS
+def rows_per_task(rows: TrainingTable) -> int:
+    """Most rows of a task that are kept of a table."""
+    most = MOST_TASK_ROWS
+    if rows.past is not None:
+        most = min(most, MOST_ROWS_WITH_PAST)
+    return quota_of(rows.totals[rows.firsts()], most)
+
+
+def quota_of(sizes: Codes, most: int) -> int:
+    """Rows of a task, at most so many, such that tasks of these sizes keep the limit."""
+    if np.minimum(sizes, most).sum() <= MOST_ROWS:
+        return most
     ascending = np.sort(sizes)
     smaller_rows = np.cumsum(ascending) - ascending
     shared = (MOST_ROWS - smaller_rows) // np.arange(len(ascending), 0, -1)
