@@ -24,7 +24,7 @@ from manyone.tables.training import TrainingTable
 # Periods before the last quarter of a usual task, from which on a season is tried.
 _FEWEST_PERIODS = 5
 # Logarithm of what deviations have to shrink by, both kinds together.
-_WORTH = -np.log(0.8)
+_WORTH = -2.0 * np.log(0.8)
 # A season of more phases has to bring so much more.
 _FURTHER = 0.05
 
@@ -143,9 +143,13 @@ def _gains(training: TrainingTable, names: list[str], season: Season) -> Array:
     later = np.flatnonzero(earlier_and_later(training, training.times)[1])
     codes = training.codes()[later]
 
+    # Where nobody knows what is usual in the phase, nothing is compared.
+    is_known = (np.isfinite(in_phases.usual) & np.isfinite(in_all.usual))[later]
+
     def size(deviations: Array) -> Array:
-        """Logarithm of the mean deviation of later rows by task (T, p)."""
-        absolute = np.nan_to_num(np.abs(deviations[later]))
+        """Logarithm of the sum of deviations of later rows by task (T, p)."""
+        absolute = np.abs(deviations[later])
+        absolute = np.where(is_known & np.isfinite(absolute), absolute, 0.0)
         sums = np.zeros((codes.max() + 1, len(names)))
         np.add.at(sums, codes, absolute)
         tiny = 1e-9 * np.maximum(sums.max(axis=0), 1e-300)
@@ -156,7 +160,8 @@ def _gains(training: TrainingTable, names: list[str], season: Season) -> Array:
     gains = gains[np.unique(codes)]
     error = gains.std(axis=0) / np.sqrt(len(gains))
     mean = gains.mean(axis=0)
-    return np.where(mean > 2.0 * error, mean, 0.0)
+    is_sure = (mean > 3.0 * error) & (is_known.mean(axis=0) > 0.5)
+    return np.where(is_sure, mean, 0.0)
 
 
 def _columns(training: TrainingTable, X: Array, season: Season) -> PastColumns:
