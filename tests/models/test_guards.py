@@ -13,6 +13,7 @@ from manyone.models.guards import (
     ColumnRange,
     Guarded,
     Nearness,
+    UsualDistances,
     guard_in,
     score_range,
     spread_over_tasks,
@@ -346,3 +347,13 @@ def test_a_score_range_is_below_all_scores():
     scores = np.array([-3.0, -1.0, -2.0])
     assert scores.max() - score_range(scores) < scores.min()
     assert guard_in(Flat(), Nearness) is None
+
+
+def test_limits_of_new_and_of_left_out_rows_leave_as_much_above():
+    """Of 100 rows as of any other number: the 99 % quantile of 99 is the largest."""
+    for n in (50, 99, 100, 101, 200, 201):
+        nearest = np.arange(1.0, n + 1.0)
+        usual = UsualDistances.of(nearest, np.ones(n))
+        others = np.delete(nearest, 0)
+        without = others[int(np.ceil(0.99 * (n - 1) - 1e-9)) - 1]
+        assert usual.limit == without

@@ -204,8 +204,15 @@ class UsualDistances:
 
     @property
     def limit(self) -> float:
-        """What nearly all distances do not exceed; 0 or infinite: there is nothing to say."""
-        return float(self.ascending[self.mass.searchsorted(_USUAL * self.mass[-1])])
+        """What nearly all distances do not exceed; 0 or infinite: there is nothing to say.
+
+        It leaves as much above it as limits that rows are left out of do. (A plain quantile
+        of 100 rows is their second largest distance, and that of 99 their largest.)
+        """
+        count = min(1.0, float(self.mass[-1]))
+        wanted = _USUAL * (self.mass[-1] - count) + count
+        place = min(int(self.mass.searchsorted(wanted)), len(self.mass) - 1)
+        return float(self.ascending[place])
 
     @property
     def least_limit(self) -> float:
