@@ -10,6 +10,7 @@ from manyone.calibration.discoveries import (
     benjamini_hochberg,
     smallest_fdr,
 )
+from manyone.models.scale import Scale
 
 pytestmark = pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
 
@@ -20,9 +21,9 @@ def by_hand(known, scores, codes):
     p = []
     for score, task in zip(scores, codes, strict=True):
         total = 0.0
-        for other in range(len(known.unit)):
+        for other in range(known.n_tasks):
             own = known.codes == other
-            lower = known.values[own] <= score / known.unit[task]
+            lower = known.values[own] <= score / known.scale.unit[task]
             below = known.weight[own][lower].sum()
             count = known.weight[own].sum()
             rows = np.sum(codes == other)
@@ -44,10 +45,10 @@ def test_pvalues_are_the_share_of_the_batch_that_scores_as_low():
         np.round(rng.normal(size=18), 1),
         rng.integers(1, 4, 18).astype(float),
         codes,
-        np.array([1.0, 2.0, 1.0, 0.5]),
+        Scale(np.ones(4), np.zeros(4), np.array([1.0, 2.0, 1.0, 0.5])),
     )
     claims = rng.choice([0, 1, 2, 3, 3], 30)
-    scores = np.round(rng.normal(size=30), 1) * known.unit[claims]
+    scores = np.round(rng.normal(size=30), 1) * known.scale.unit[claims]
     p = batch_pvalues(known, scores, claims)
     np.testing.assert_allclose(p, by_hand(known, scores, claims), atol=1e-12)
 

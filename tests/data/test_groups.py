@@ -76,6 +76,7 @@ def test_closed_forms_equal_refits(method, forward, grouped):
     roles = {"task": task, "outlier": outlier, "sample_weight": weight}
     found, source = left_out_of(model, X, **roles, groups=given)
     assert source == "leave-group-out"
+    far = unguarded(method(gamma=0.3).fit(X, **roles).solution_.scorer).far()
     for label in np.unique(task):
         normal = (task == label) & ~outlier
         blocks = np.unique(position[normal])
@@ -92,9 +93,10 @@ def test_closed_forms_equal_refits(method, forward, grouped):
                 outlier=outlier[~gone],
                 sample_weight=weight[~gone],
             )
-            scores = unguarded(refit.solution_.scorer).own(
-                X[judged], np.searchsorted(refit.tasks_, task[judged])
-            )
+            scorer = unguarded(refit.solution_.scorer)
+            codes = np.searchsorted(refit.tasks_, task[judged])
+            # In units of what a row far away is scored by each model.
+            scores = scorer.own(X[judged], codes) * (far / scorer.far())[codes]
             np.testing.assert_allclose(found[judged], scores, atol=1e-8)
 
 
@@ -223,11 +225,9 @@ def refit_scores(method, X, task, kept, held, whole):
     codes = np.searchsorted(refit.tasks_, task[held])
     far = unguarded(refit.solution_.scorer).far()
     wanted = unguarded(whole.scorer).far()
-    unit = (
-        np.clip(wanted / far, 0.5, 2.0)
-        if whole.left_out_source == "folds"
-        else np.ones(2)
-    )
+    unit = wanted / far
+    if whole.left_out_source == "folds":
+        unit = np.clip(unit, 0.5, 2.0)
     return unguarded(refit.solution_.scorer).own(X[held], codes) * unit[codes]
 
 

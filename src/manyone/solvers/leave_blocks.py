@@ -19,6 +19,8 @@ from manyone._types import Array, Codes
 from manyone.data.groups import LeftOut
 from manyone.solvers.ridge import left_out_mean
 
+# Mean responses without a block below this share of those with it are rounding.
+_SMALLEST = 1e-3
 # Rows that are solved for in one go.
 _COLUMNS = 512
 
@@ -124,5 +126,8 @@ def scores_without_blocks(
         lost = (root[gone] * residual[gone]) @ without
         removed = weight[gone].sum()
         mean_of_others = left_out_mean(summed[task], lost, total[task], removed)
-        scores[gone[judged]] = -np.abs(without / root[gone] - mean_of_others)[judged]
+        distance = np.abs(without / root[gone] - mean_of_others)[judged]
+        # Responses of a model of fewer rows are smaller, all of them.
+        scale = mean[task] / max(1.0 - mean_of_others, _SMALLEST * mean[task])
+        scores[gone[judged]] = -scale * distance
     return scores
