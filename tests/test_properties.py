@@ -133,7 +133,9 @@ def tolerance(model) -> float:
     The tail values of a combination may grow a thousand times as fast as the scores of its views.
     """
     if isinstance(model, CombinedOneClass):
-        return 1e-6
+        # A task whose rows are all equal has a tiny unit, in which rounding counts.
+        smallest = min(v.calibration_.scale.unit.min() for v in model.views_.values())
+        return max(1e-6, 1e-10 / smallest)
     return (
         1e-4 if hasattr(model, "n_iter_") or "max_iter" in model.get_params() else 1e-8
     )
