@@ -449,3 +449,16 @@ def test_random_left_out_rows_lie_about_clumps_and_groups_do_not(method):
     assert counts["groups"] > binom.ppf(
         0.001, sets * tasks, 0.75 * np.floor(rate * 13) / 13
     )
+
+
+@closed
+def test_rows_without_any_response_can_leave_in_groups(method):
+    """A linear kernel of rows of zeros is zero: there is no mean response to compare with."""
+    X = np.zeros((12, 2))
+    X[6:] = np.random.default_rng(0).normal(size=(6, 2))
+    task = np.repeat(["still", "moving"], 6)
+    groups = np.tile([0, 0, 1, 1, 2, 2], 2)
+    model = method(kernel="linear", alarm_rate=0.2).fit(X, task=task, groups=groups)
+    assert np.isfinite(model.calibration_.scores).all()
+    assert len(model.calibration_.scores) == 12
+    assert np.all(model.predict(X[:6], task=task[:6]) == 1)

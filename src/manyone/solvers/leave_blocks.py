@@ -99,7 +99,8 @@ def scores_without_blocks(
 
     The score is minus the distance between the row's response and the mean response of
     the rows of its task that are left, as in
-    :func:`manyone.solvers.ridge.left_out_scores`.
+    :func:`manyone.solvers.ridge.left_out_scores`, in units of that mean: times the mean
+    response of all rows over it.
 
     Parameters
     ----------
@@ -128,6 +129,7 @@ def scores_without_blocks(
         mean_of_others = left_out_mean(summed[task], lost, total[task], removed)
         distance = np.abs(without / root[gone] - mean_of_others)[judged]
         # Responses of a model of fewer rows are smaller, all of them.
-        scale = mean[task] / max(1.0 - mean_of_others, _SMALLEST * mean[task])
+        least = _SMALLEST * mean[task]
+        scale = mean[task] / max(1.0 - mean_of_others, least) if least > 0.0 else 1.0
         scores[gone[judged]] = -scale * distance
     return scores
