@@ -16,7 +16,8 @@ depth has no part in its unit.
 
 Why roots: of depths themselves, one heavy-tailed task in five makes w nearly 0, and the
 others catch 52 instead of 76 % of what an oracle does; by logarithms, Cauchy columns raise
-6.1 instead of 4.7 % of 5 (``benchmarks/bench_promises.py "heavy in five 8" "cauchy 8"``).
+6.1 instead of 4.7 % of 5 (``benchmarks/bench_promises.py "heavy in five 8" "cauchy 8"``,
+before depths were stretched).
 """
 
 from __future__ import annotations
