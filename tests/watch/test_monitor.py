@@ -445,7 +445,7 @@ def test_confirmed_rows_of_a_table_are_enrolled(pumps):
 
 
 def test_the_rate_differs_from_the_promise_by_the_way_of_the_level(model):
-    """As docs/time.rst says: with answers, and a level that stays between its bounds."""
+    """As docs/watching.rst says: with answers, and a level that stays between its bounds."""
     rows = 700
     X, task = stream(rows, shift=0.6)
     monitor = Monitor(model)
