@@ -207,7 +207,7 @@ class LandmarkOneClass(MultiTaskOneClass):
                 metric, trusted = self._learned_metric(replace(rows, group=None))
                 sweep = AtHand(replace(sweep.block, rows=trusted))
         least = 1 if self.can.joint else self.landmarks + 1
-        sample = sweep(TakeSample(self._sample_size, seed, whitened, least))
+        sample = sweep(TakeSample(self._sample_size(), seed, whitened, least))
         refuse_unusable(sample)
         source = Swept(sweep, sample.tasks)
         # Two layers are learned from the sample by BLAS; all else is blocks of rows.
@@ -223,13 +223,12 @@ class LandmarkOneClass(MultiTaskOneClass):
             usual_rows = rows if grouped or self.metric == "adaptive" else None
             nearness = self._nearness(sample, plan, usual_rows)
             # So few rows shape the metric much: thresholds come from folds.
-            all_drawn = sample.n_rows <= self._sample_size
+            all_drawn = sample.n_rows <= self._sample_size()
             shaped = metric is not None and (all_drawn or not metric.shared)
             passes = Passes(plan, source, sample, nearness, left_out and not shaped)
             solution, tails = self._solve_passes(passes)
         return Solved(behind_metric(solution, metric), sample, nearness, metric, tails)
 
-    @property
     def _sample_size(self) -> int:
         """Rows that landmarks, widths and, of two layers, the first are chosen from."""
         assert self.landmarks is not None
@@ -251,7 +250,7 @@ class LandmarkOneClass(MultiTaskOneClass):
         kernel = Gram.of(measured, self, kernel).points.kernel
         make = Plan.of if self.can.joint else TaskPlans.of
         plan = make(kernel, rows, sample.tasks, self.landmarks, seed, metric)
-        if metric is not None and sample.n_rows <= self._sample_size:
+        if metric is not None and sample.n_rows <= self._sample_size():
             # All rows shaped the metric.
             return replace(plan, drawn=row_hashes(sample.X))
         return plan.learned(sample, self.alpha) if isinstance(plan, Plan) else plan
