@@ -21,6 +21,7 @@ from sklearn.preprocessing import (
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import manyone
+from fleets import gaussian_tasks
 from manyone import (
     AutoOneClass,
     CalibrationWarning,
@@ -512,3 +513,15 @@ def test_a_step_that_refuses_new_values_is_named():
         make_pipeline(OneHotEncoder(sparse_output=False), JointOCKSR()).fit(
             X, task=np.repeat(["a", "b"], 20)
         )
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_warnings_about_thresholds_follow_the_filters_of_the_user(kept):
+    X, task = gaussian_tasks([8] * 3, 2)
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        if not kept:
+            warnings.simplefilter("ignore", CalibrationWarning)
+        make_pipeline(StandardScaler(), JointOCKSR()).fit(X, task=task)
+    assert [warning.category for warning in warned] == [CalibrationWarning] * kept
+    assert {warning.filename for warning in warned} <= {__file__}

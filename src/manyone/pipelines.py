@@ -196,10 +196,8 @@ class TaskPipeline(Delegating, OutlierMixin, BaseComposition):
                     raise _NotRemade(name, error) from error
             return _as_rows(kept_X), _as_rows(held_X)
 
-        with warnings.catch_warnings():
-            # The rest was said by the first fit.
-            warnings.simplefilter("ignore")
-            warnings.simplefilter("default", CalibrationWarning)
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
             try:
                 model._fit_rows(rows, tasks, calibrate=True, remake=remake)
             except _NotRemade as failed:
@@ -209,6 +207,10 @@ class TaskPipeline(Delegating, OutlierMixin, BaseComposition):
                     "seen the rows, and new rows may raise more alarms than promised. Let the "
                     "step take values that it has not seen, or give calibrate() held-out rows."
                 )
+        for warning in warned:
+            # The rest was said by the first fit.
+            if issubclass(warning.category, CalibrationWarning):
+                warn_user(str(warning.message), warning.category)
 
     def _last_step(self) -> OneClassEstimator | Delegating:
         name, last = self.steps[-1]
