@@ -1,4 +1,4 @@
-"""The page of a run: what it found in sentences, what was run, the table and the figures."""
+"""The page of a run: the table, what was run, and the figures."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from manyone.experiments.data import DATASETS
 from manyone.experiments.figures import Drawing
-from manyone.experiments.findings import findings
 from manyone.experiments.methods import AS_IN_PAPER
 from manyone.experiments.plan import Plan, code_version
 from manyone.experiments.results import (
@@ -53,7 +52,6 @@ def page(
         plan=plan,
         version=code_version(),
         results=results,
-        findings=findings(results),
         failures=list(dict.fromkeys(failures)),
         published=any(row.method.endswith(AS_IN_PAPER) for row in results.rows),
         sizes_by_dataset=sizes_by_dataset,

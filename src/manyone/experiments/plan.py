@@ -32,7 +32,6 @@ _PRESENTATION = (
     "plots",
     "page",
     "experiments/figures.py",
-    "experiments/findings.py",
     "experiments/page.py",
     "experiments/reproduce.py",
     "experiments/results.py",
