@@ -365,7 +365,14 @@ def row_numbers(X: Rows) -> Codes:
     # Bytes have an order of their own, whatever the number of columns; -0.0 is 0.0.
     plain = np.ascontiguousarray(X, dtype=np.float64) + 0.0
     content = plain.view(np.dtype((np.void, 8 * plain.shape[1]))).ravel()
-    return np.unique(content, return_inverse=True)[1]
+    order = np.argsort(content)
+    is_new = np.ones(len(order), dtype=bool)
+    # By blocks, because np.unique holds three more copies of all rows.
+    for rows in row_blocks(len(order) - 1, 2 * plain.shape[1]):
+        is_new[1:][rows] = content[order[1:][rows]] != content[order[:-1][rows]]
+    numbers = np.empty_like(order)
+    numbers[order] = np.cumsum(is_new) - 1
+    return numbers
 
 
 def _sparse_row_numbers(X: Rows) -> Codes:
