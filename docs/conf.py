@@ -71,19 +71,15 @@ warnings.filterwarnings("ignore", message=".*non-interactive.*")
 html_theme = "pydata_sphinx_theme"
 html_title = "manyone"
 html_static_path = ["_static"]
-html_css_files = ["formulas.css"]
+html_css_files = ["site.css"]
 html_show_sourcelink = False
 html_theme_options = {
     "show_prev_next": True,
-    "header_links_before_dropdown": 3,
+    "navbar_center": [],
     "secondary_sidebar_items": ["page-toc"],
     "navigation_with_keys": False,
     "footer_start": ["copyright"],
     "footer_end": [],
 }
-# Pages without pages below them have nothing to navigate.
-_single = (
-    "index tables everyday page commands faq glossary quickstart choosing thresholds "
-    "time scale results maths research"
-)
-html_sidebars: dict[str, list[str]] = {page: [] for page in _single.split()}
+# The contents stand beside every page, so the header needs no links.
+html_sidebars: dict[str, list[str]] = {"**": ["contents.html"]}
