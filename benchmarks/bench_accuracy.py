@@ -47,7 +47,7 @@ def auc(name: str, method: str, seed: int) -> float:
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = methods()[method].fit(X[split.train], split.task, kind, calibrate=False)
-        return 100 * float(split.aucs(model.score_tasks(X[split.test])).mean())
+        return 100 * float(split.aucs(split.scores(model, X)).mean())
 
 
 def main() -> None:

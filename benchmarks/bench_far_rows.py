@@ -95,11 +95,11 @@ def entities(name: str, seed: int) -> tuple[Any, ...]:
     X, split = draw(name, DATASETS[name].protocols["faults"], seed)
     shown_tasks = np.unique(split.task)[:TASKS]
     train = np.isin(split.task, shown_tasks)
-    test = np.isin(split.owner, shown_tasks)
+    test = np.isin(split.judged, shown_tasks)
     test &= np.random.default_rng(seed).random(len(test)) < 1000 / test.sum()
     Z = X[split.test][test]
-    claim = split.owner[test]
-    wrong = split.fault[test]
+    claim = split.judged[test]
+    wrong = split.anomalous[test]
     return X[split.train][train], split.task[train], Z, claim, wrong
 
 

@@ -38,7 +38,8 @@ from manyone.datasets import load_coil100, load_faces, load_keystrokes, load_mni
 from manyone.experiments import Plan, run
 from manyone.experiments.data import DATASETS, draw, names
 from manyone.experiments.methods import DEFAULT, Method, compared, ours
-from manyone.experiments.protocols import POSITIVE, Protocol, member_aucs
+from manyone.experiments.protocols import Protocol
+from manyone.metrics import task_aucs
 
 SETS = names("faults")
 GRID = {
@@ -141,9 +142,7 @@ def fault_auc(
     X, split = draw(name, protocol, (0, seed))
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        scores = fit(X[split.train], split.task).score_samples(
-            X[split.test], task=split.owner
-        )
+        scores = split.scores(fit(X[split.train], split.task), X)
     return 100 * float(np.nanmean(split.aucs(scores)))
 
 
@@ -233,8 +232,8 @@ def strangers_auc(name: str, seed: int) -> dict[str, tuple[float, float]]:
     if name.startswith("keystrokes"):
         scale = QuantileTransformer(n_quantiles=100, output_distribution="normal")
         X = scale.fit(X[split.train]).transform(X)
-    owned = (split.member == POSITIVE).any(axis=1)
-    seen = np.where(split.member == POSITIVE, POSITIVE, 0)[owned]
+    normal = X[split.test[~split.anomalous]]
+    codes = split.codes[~split.anomalous]
     rows = X[split.train]
     task = split.task
     fits: dict[str, Callable[[], Any]] = {
@@ -246,11 +245,12 @@ def strangers_auc(name: str, seed: int) -> dict[str, tuple[float, float]]:
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for kind, fit in fits.items():
-            scores = fit().score_tasks(X[split.test])
-            aucs = member_aucs(scores[owned], seen), split.aucs(scores)
+            model = fit()
+            seen = task_aucs(model.score_tasks(normal), codes)
+            unseen = split.aucs(split.scores(model, X))
             aucs_by_name[kind] = (
-                100 * float(aucs[0].mean()),
-                100 * float(aucs[1].mean()),
+                100 * float(np.mean(seen)),
+                100 * float(np.mean(unseen)),
             )
     return aucs_by_name
 

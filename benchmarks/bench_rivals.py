@@ -166,9 +166,8 @@ def score_morvr(repeats: int = 5) -> None:
                 fitted = design[:, solution.active] @ solution.mean
                 predicted = new[:, solution.active] @ solution.mean
                 centre = (fitted * Y).sum(axis=0) / Y.sum(axis=0)
-                scores.append(
-                    100 * float(split.aucs(-np.abs(predicted - centre)).mean())
-                )
+                gaps = np.abs(predicted - centre)[np.arange(len(test)), split.codes]
+                scores.append(100 * float(split.aucs(-gaps).mean()))
         for kind, scores in results.items():
             if scores:
                 spread = f"({min(scores):.2f}, {max(scores):.2f})"

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from manyone.experiments import Protocol, data
-from manyone.experiments.protocols import NEGATIVE, POSITIVE
 
 PAPER = [
     ("mnist", "seen", 10, 15, 150, 1350),
@@ -34,14 +33,14 @@ def test_sizes_and_disjointness(name, kind, tasks, train, positive, negative):
         np.unique(split.task, return_counts=True)[1], np.full(tasks, train)
     )
     assert np.array_equal(labels[split.train], split.task)
-    assert len(np.unique(split.test)) == len(split.test)
     assert not set(split.train) & set(split.test)
-    assert np.all((split.member == POSITIVE).sum(axis=0) == positive)
-    assert np.all((split.member == NEGATIVE).sum(axis=0) == negative)
     owner = labels[split.test]
-    for t, label in enumerate(split.tasks):
-        assert np.all(owner[split.member[:, t] == POSITIVE] == label)
-        against = owner[split.member[:, t] == NEGATIVE]
+    for label in split.tasks:
+        is_judged = split.judged == label
+        assert len(np.unique(split.test[is_judged])) == positive + negative
+        assert np.sum(is_judged & split.anomalous) == negative
+        assert np.all(owner[is_judged & ~split.anomalous] == label)
+        against = owner[is_judged & split.anomalous]
         assert label not in against
         enrolled = np.isin(against, split.tasks)
         assert np.all(enrolled) if kind == "seen" else not np.any(enrolled)
@@ -53,8 +52,24 @@ def test_seed_fixes_the_split_and_changes_it():
     a, b, c = (
         protocol.split(labels, labels, seed=seed) for seed in ((0, 1), (0, 1), (0, 2))
     )
-    assert np.array_equal(a.train, b.train) and np.array_equal(a.member, b.member)
+    assert np.array_equal(a.train, b.train) and np.array_equal(a.test, b.test)
     assert not np.array_equal(a.train, c.train)
+
+
+class Claims:
+    """Scores that tell which task a row was scored against."""
+
+    def score_tasks(self, X):
+        return X[:, :1] + 100.0 * np.arange(5)
+
+
+def test_rows_are_scored_against_the_task_that_they_judge():
+    labels = labels_like("face")
+    split = Protocol("seen", 5, 4, 10, 17).split(labels, labels, seed=0)
+    X = np.random.default_rng(0).normal(size=(len(labels), 1))
+    scores = split.scores(Claims(), X)
+    place = [split.tasks.tolist().index(label) for label in split.judged]
+    np.testing.assert_array_equal(scores, X[split.test, 0] + 100.0 * np.array(place))
 
 
 def test_aucs_agree_with_scikit_learn():
@@ -62,10 +77,10 @@ def test_aucs_agree_with_scikit_learn():
 
     labels = labels_like("face")
     split = Protocol("seen", 5, 4, 10, 17).split(labels, labels, seed=0)
-    scores = np.random.default_rng(0).normal(size=split.member.shape)
+    scores = np.random.default_rng(0).normal(size=len(split.test))
     expected = [
-        roc_auc_score(member[member >= 0], column[member >= 0])
-        for member, column in zip(split.member.T, scores.T, strict=True)
+        roc_auc_score(~split.anomalous[judged], scores[judged])
+        for judged in (split.judged == label for label in split.tasks)
     ]
     np.testing.assert_allclose(split.aucs(scores), expected)
 
@@ -102,8 +117,3 @@ def test_sizes_are_positive_integers(name, wrong):
     }
     with pytest.raises(ValueError, match=f"{name} must be a positive integer"):
         Protocol("seen", **sizes)
-
-
-def test_a_protocol_does_not_grow():
-    with pytest.raises(ValueError, match="at least 1"):
-        Protocol("seen", 2, 3, 2, 2).smaller(0)

@@ -43,10 +43,10 @@ def test_tasks_learn_from_a_stretch_and_are_tested_with_what_follows(rows):
         train = split.train[split.task == label]
         assert len(train) == 40 and np.all(np.diff(train) > 0)
         assert np.ptp(train) == 74  # three quarters of a hundred rows
-        test = split.test[split.owner == label]
+        test = split.test[split.judged == label]
         assert len(test) == 50 and test.min() > train.max()
         assert np.all(rows.task[test] == label)
-    np.testing.assert_array_equal(split.fault, rows.roles[split.test] == FAULT)
+    np.testing.assert_array_equal(split.anomalous, rows.roles[split.test] == FAULT)
     other = PROTOCOL.split(*rows, seed=1)
     assert set(split.train) != set(other.train)
     assert PROTOCOL.smaller(5) == TimeProtocol(40, n_test=10)
@@ -86,7 +86,8 @@ def test_alarm_rates_are_means_over_tasks(valves):
     method = next(m for m in compared("time") if m.name == "OCKSR (adaptive)")
     X, split = data.draw("valves", cell.sizes, (0, 0))
     model = method.fit(X[split.train], split.task, "time")
-    rows, task = split.normal()
+    rows = split.test[~split.anomalous]
+    task = split.judged[~split.anomalous]
     for rate, share in zip(ALARM_RATES, result["alarms"], strict=True):
         alarm = model.recalibrate(rate).decision_function(X[rows], task=task) < 0
         shares = [np.mean(alarm[task == label]) for label in split.tasks]

@@ -11,7 +11,7 @@ synthetic fleet of machines; four of them are enrolled, and four others are the 
 >>> aucs = {}
 >>> for name in ("C-OCKSR", "SVC (one-vs-rest)"):
 ...     model = methods()[name].fit(X[split.train], split.task, protocol.kind)
-...     aucs[name] = float(split.aucs(model.score_tasks(X[split.test])).mean())
+...     aucs[name] = float(split.aucs(split.scores(model, X)).mean())
 >>> aucs["C-OCKSR"] > 0.9
 True
 """

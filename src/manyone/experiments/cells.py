@@ -14,7 +14,7 @@ from manyone.estimators import METHODS
 from manyone.experiments import data
 from manyone.experiments.methods import Fitted, Method, compared, own
 from manyone.experiments.plan import RIDGES, Cell
-from manyone.experiments.protocols import FaultSplit, Split
+from manyone.experiments.protocols import Split
 from manyone.solvers.two_layers import respond
 
 #: False-alarm rates that models are asked for.
@@ -84,7 +84,7 @@ def compute(cell: Cell, data_home: str | None = None) -> CellResult:
         model = method.fit(
             X[split.train], split.task, cell.protocol, calibrate=cell.measures_alarms
         )
-        result["auc"] = _aucs(model, X, split).tolist()
+        result["auc"] = split.aucs(split.scores(model, X)).tolist()
         if cell.measures_alarms and method.alarms:
             result["alarms"] = _measured_alarms(model, X, split)
     result["chosen"] = {
@@ -92,7 +92,7 @@ def compute(cell: Cell, data_home: str | None = None) -> CellResult:
         for name, value in model.get_params().items()
         if isinstance(value, str | int | float)
     }
-    if cell.family in METHODS and isinstance(split, Split):
+    if cell.family in METHODS and cell.protocol in ("seen", "unseen"):
         result |= _learned(model, cell)
     if cell.repetition == 0:
         result["tasks"] = split.tasks.tolist()
@@ -106,14 +106,6 @@ def _method(cell: Cell) -> Method:
         return own(cell.family, cell.setting)
     table = {(m.name, m.setting): m for m in compared(cell.protocol)}
     return table[cell.method, cell.setting]
-
-
-def _aucs(model: Fitted, X: Array, split: Split | FaultSplit) -> Array:
-    """AUC of each task."""
-    rows = X[split.test]
-    if isinstance(split, FaultSplit):
-        return split.aucs(model.score_samples(rows, task=split.owner))
-    return split.aucs(model.score_tasks(rows))
 
 
 def _learned(model: Fitted, cell: Cell) -> CellResult:
@@ -157,14 +149,16 @@ def sum_of_squared_errors(model: Any) -> float:
     return float(np.vdot(errors, errors))
 
 
-def _measured_alarms(model: Fitted, X: Array, split: Split | FaultSplit) -> list[float]:
+def _measured_alarms(model: Fitted, X: Array, split: Split) -> list[float]:
     """Share of normal test rows that raise an alarm, mean over tasks, for `ALARM_RATES`."""
-    rows, task = split.normal()
-    tasks, codes = np.unique(task, return_inverse=True)
+    normal = ~split.anomalous
+    rows = X[split.test[normal]]
+    task = split.judged[normal]
+    codes = split.codes[normal]
     shares = []
     for rate in ALARM_RATES:
         model.recalibrate(rate)
-        alarm = model.decision_function(X[rows], task=task) < 0
-        by_task = np.bincount(codes, alarm, len(tasks)) / np.bincount(codes)
+        alarm = model.decision_function(rows, task=task) < 0
+        by_task = np.bincount(codes, alarm) / np.bincount(codes)
         shares.append(float(by_task.mean()))
     return shares

@@ -19,7 +19,6 @@ from manyone.experiments.protocols import (
     LEARN,
     NORMAL,
     FaultProtocol,
-    FaultSplit,
     Protocol,
     Split,
     TimeProtocol,
@@ -86,7 +85,7 @@ def draw(
     protocol: Protocol | FaultProtocol | TimeProtocol,
     seed: int | Sequence[int],
     data_home: str | None = None,
-) -> tuple[Array, Split | FaultSplit]:
+) -> tuple[Array, Split]:
     """Rows (n, d) of a data set as methods get them, and the split of one repetition.
 
     For faults, columns are standardised on the training rows. In time each column has two

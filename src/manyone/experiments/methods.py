@@ -20,6 +20,7 @@ from manyone.data.rows import training_rows
 from manyone.estimators import METHODS
 from manyone.estimators.base import OneClassEstimator
 from manyone.estimators.independent import IndependentOCKSR
+from manyone.experiments.protocols import Scores
 from manyone.experiments.rivals.base import Detector, OwnScales, Rival
 from manyone.files import toml_beside
 from manyone.selection.criteria import finite_mean, fold_aucs
@@ -68,19 +69,11 @@ RIVALS = {
 }
 
 
-class Fitted(Protocol):
+class Fitted(Scores, Protocol):
     """What the experiments need of a fitted model, ours or a rival."""
-
-    tasks_: Labels
 
     def get_params(self) -> dict[str, object]:
         """Its parameters."""
-
-    def score_tasks(self, X: Array) -> Array:
-        """Every row against every task, (n, T)."""
-
-    def score_samples(self, X: Array, *, task: Labels) -> Array:
-        """Every row against its own task, (n,)."""
 
     def decision_function(self, X: Array, *, task: Labels) -> Array:
         """Below 0: an alarm."""

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence, Sized
 from dataclasses import dataclass, replace
 from numbers import Integral
+from typing import Protocol as TypingProtocol
 from typing import Self
 
 import numpy as np
@@ -14,10 +15,6 @@ from numpy.typing import ArrayLike, NDArray
 from manyone._types import Array, Codes, Labels, Mask
 from manyone.selection.criteria import own_aucs
 
-#: Marks in `Split.member`.
-NEGATIVE = 0
-POSITIVE = 1
-UNUSED = -1
 #: Roles of rows where entities go wrong; a row may have more than one.
 LEARN = 1
 NORMAL = 2
@@ -29,6 +26,16 @@ _FEWEST_NORMAL = 5
 _FEWEST_FAULT = 2
 # Share of the time to learn from that a repetition draws.
 _DRAWN = 0.75
+
+
+class Scores(TypingProtocol):
+    """What a split needs of a fitted model, ours or a rival."""
+
+    def score_tasks(self, X: Array) -> Array:
+        """Every row against every task, (n, T)."""
+
+    def score_samples(self, X: Array, *, task: Labels) -> Array:
+        """Every row against its own task, (n,)."""
 
 
 @dataclass(frozen=True)
@@ -44,74 +51,38 @@ class Split:
     tasks : ndarray of shape (T,)
         The enrolled tasks, sorted.
     test : ndarray of shape (m,)
-        Test rows of all tasks, each once.
-    member : ndarray of shape (m, T)
-        1 where a test row is a positive of a task, 0 where it is a negative, -1 where that task
-        is not judged by it.
+        Test rows of all tasks; a row is there once for each task that it judges.
+    judged : ndarray of shape (m,)
+        The task that each of them judges.
+    anomalous : ndarray of bool of shape (m,)
+        Whether it is an anomaly to that task.
+    shared : bool
+        Whether a row may judge several tasks; models then score it against all of them.
     """
 
     train: Codes
     task: Labels
     tasks: Labels
     test: Codes
-    member: NDArray[np.int8]
+    judged: Labels
+    anomalous: Mask
+    shared: bool = False
 
-    def aucs(self, scores: Array) -> Array:
-        """Area under the ROC curve of each task.
+    @property
+    def codes(self) -> Codes:
+        """Place in `tasks` of what is judged, (m,)."""
+        return np.searchsorted(self.tasks, self.judged)
 
-        Parameters
-        ----------
-        scores : ndarray of shape (m, T)
-            Every test row against every task; higher is more normal.
-
-        Returns
-        -------
-        ndarray of shape (T,)
-        """
-        return member_aucs(scores, self.member)
-
-    def normal(self) -> tuple[Codes, Labels]:
-        """Normal test rows, by their position in the data, and their tasks."""
-        rows, codes = np.nonzero(self.member == POSITIVE)
-        return self.test[rows], self.tasks[codes]
-
-
-@dataclass(frozen=True)
-class FaultSplit:
-    """Rows of one repetition where each task is judged by rows of its own.
-
-    Attributes
-    ----------
-    train, task, tasks, test
-        As in `Split`.
-    owner : ndarray of shape (m,)
-        Task of each test row.
-    fault : ndarray of bool of shape (m,)
-        Test rows that are anomalies.
-    """
-
-    train: Codes
-    task: Labels
-    tasks: Labels
-    test: Codes
-    owner: Labels
-    fault: Mask
+    def scores(self, model: Scores, X: Array) -> Array:
+        """Scores of the test rows, (m,), by a model of the training rows of X (n, d)."""
+        if not self.shared:
+            return model.score_samples(X[self.test], task=self.judged)
+        rows, places = np.unique(self.test, return_inverse=True)
+        return model.score_tasks(X[rows])[places, self.codes]
 
     def aucs(self, scores: Array) -> Array:
         """Area under the ROC curve of each task, (T,), from the scores of the test rows (m,)."""
-        codes = np.searchsorted(self.tasks, self.owner)
-        return own_aucs(scores, codes, self.fault, len(self.tasks))
-
-    def normal(self) -> tuple[Codes, Labels]:
-        """Normal test rows, by their position in the data, and their tasks."""
-        return self.test[~self.fault], self.owner[~self.fault]
-
-
-def member_aucs(scores: Array, member: NDArray[np.integer]) -> Array:
-    """AUC of each task, (T,), from scores (m, T) and marks as in `Split.member` (m, T)."""
-    rows, tasks = np.nonzero(member != UNUSED)
-    negative = member[rows, tasks] == NEGATIVE
-    return own_aucs(scores[rows, tasks], tasks, negative, member.shape[1])
+        return own_aucs(scores, self.codes, self.anomalous, len(self.tasks))
 
 
 @dataclass(frozen=True)
@@ -120,8 +91,6 @@ class Sizes:
 
     def smaller(self, factor: int) -> Self:
         """The same protocol with test rows divided by a factor of 1 or more."""
-        if factor < 1:
-            raise ValueError(f"factor must be at least 1; got {factor!r}.")
         sizes = {name: getattr(self, name, None) for name in _TEST_ROWS}
         fewer = {
             name: max(1, n // factor) for name, n in sizes.items() if n is not None
@@ -211,22 +180,28 @@ class Protocol(Sizes):
         ]
         train = np.concatenate([rows[: self.n_train] for rows in drawn])
         positive = np.concatenate([rows[self.n_train :] for rows in drawn])
-        owner = np.repeat(np.arange(self.n_tasks), self.n_positive)
-        test = np.concatenate([positive, np.flatnonzero(np.isin(labels, strangers))])
-        member = np.full((len(test), self.n_tasks), UNUSED, dtype=np.int8)
-        for t in range(self.n_tasks):
-            member[np.flatnonzero(owner == t), t] = POSITIVE
-            pool = np.arange(len(positive), len(test))
-            if self.kind == "seen":
-                pool = np.flatnonzero(owner != t)
+        owner = np.repeat(tasks, self.n_positive)
+        others = np.flatnonzero(np.isin(labels, strangers))
+        negative = []
+        for label in tasks:
+            pool = positive[owner != label] if self.kind == "seen" else others
             if len(pool) < self.n_negative:
                 raise ValueError(
                     f"The protocol needs {self.n_negative} negatives per task; only {len(pool)} "
                     "rows are left for them."
                 )
-            member[rng.permutation(pool)[: self.n_negative], t] = NEGATIVE
-        used = np.any(member != UNUSED, axis=1)
-        return Split(train, labels[train], tasks, test[used], member[used])
+            negative.append(rng.permutation(pool)[: self.n_negative])
+        return Split(
+            train,
+            labels[train],
+            tasks,
+            test=np.concatenate([positive, *negative]),
+            judged=np.concatenate([owner, np.repeat(tasks, self.n_negative)]),
+            anomalous=np.repeat(
+                [False, True], [len(positive), self.n_tasks * self.n_negative]
+            ),
+            shared=True,
+        )
 
 
 @dataclass(frozen=True)
@@ -259,7 +234,7 @@ class OwnRowsProtocol(Sizes, ABC):
         roles: NDArray[np.uint8],
         *,
         seed: int | Sequence[int],
-    ) -> FaultSplit:
+    ) -> Split:
         """Draw the rows of one repetition.
 
         Parameters
@@ -275,7 +250,7 @@ class OwnRowsProtocol(Sizes, ABC):
 
         Returns
         -------
-        FaultSplit
+        Split
         """
         labels = _labels(X, task)
         rng = np.random.default_rng(seed)
@@ -290,7 +265,7 @@ class OwnRowsProtocol(Sizes, ABC):
         train = np.concatenate([rows for rows, _ in drawn])
         test = np.concatenate([rows for _, rows in drawn])
         fault = roles[test] & FAULT > 0
-        return FaultSplit(train, labels[train], tasks, test, labels[test], fault)
+        return Split(train, labels[train], tasks, test, labels[test], fault)
 
     @abstractmethod
     def draw(
