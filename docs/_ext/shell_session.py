@@ -18,16 +18,21 @@ from docutils.parsers.rst import directives
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-_WIDTH = 100  # columns of the terminal
+_WIDTH = 86  # columns of the terminal: what fits into a page of the site
 _SECONDS = 600
 
 
 class Shell(SphinxDirective):
-    """One command a line; ``:most:`` lines of output of each; ``:silent:`` shows nothing."""
+    """One command a line, with what it prints on standard output.
+
+    ``:most:`` and ``:last:`` show that many lines of each output, from its beginning or
+    its end; ``:silent:`` shows nothing.
+    """
 
     has_content = True
     option_spec: ClassVar = {
         "most": directives.positive_int,
+        "last": directives.positive_int,
         "exit": directives.nonnegative_int,
         "silent": directives.flag,
     }
@@ -39,11 +44,13 @@ class Shell(SphinxDirective):
         for command in self.content:
             done = _run(command, folder)
             if done.returncode != self.options.get("exit", 0):
-                raise self.error(f"{command}: exit {done.returncode}\n{done.stdout}")
+                raise self.error(f"{command}: exit {done.returncode}\n{done.stderr}")
             printed = [line.rstrip() for line in done.stdout.splitlines()]
             most = self.options.get("most", len(printed))
-            cut = ["..."] if len(printed) > most else []
-            lines += [f"$ {command}", *printed[:most], *cut]
+            last = self.options.get("last", len(printed))
+            before = ["..."] if len(printed) > last else []
+            after = ["..."] if len(printed) > most else []
+            lines += [f"$ {command}", *before, *printed[-last:][:most], *after]
         if "silent" in self.options:
             return []
         text = "\n".join(lines)
@@ -68,8 +75,7 @@ def _run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
         ["bash", "-c", command],
         cwd=folder,
         env=env,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
+        capture_output=True,
         text=True,
         timeout=_SECONDS,
         check=False,
