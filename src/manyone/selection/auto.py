@@ -516,10 +516,13 @@ def as_columns(choices: list[Choice], remarks: Remarks) -> dict[str, Labels]:
     for choice in choices:
         reason = "; ".join(reasons.pop(choice.view, [_why_chosen(choice)]))
         for number, (method, entry) in enumerate(choice.table):
-            setting = sorted(entry.setting.items())
+            setting = [
+                f"{name}={value:.3g}" if isinstance(value, float) else f"{name}={value}"
+                for name, value in sorted(entry.setting.items())
+            ]
             taken = number == choice.best
             line: dict[str, object] = {"view": choice.view, "method": method}
-            line["setting"] = ", ".join(f"{name}={value}" for name, value in setting)
+            line["setting"] = ", ".join(setting)
             line["score"] = entry.score
             line["stage"] = entry.stage
             line["chosen"] = taken

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -286,10 +285,9 @@ def _choice(model: TableModel) -> tuple[str, str, Table]:
     for number in np.flatnonzero(choice["chosen"] | (choice["reason"] != "")).tolist():
         score = float(choice["score"][number])
         auc = Cell(f"{100 * score:.1f}", score) if np.isfinite(score) else Cell()
-        setting = _with_short_numbers(str(choice["setting"][number]))
         cells = (
             Cell(str(choice["method"][number]), mark="text"),
-            Cell(setting, mark="text"),
+            Cell(str(choice["setting"][number]), mark="text"),
             auc,
             Cell(str(choice["reason"][number]), mark="text"),
         )
@@ -301,8 +299,3 @@ def _choice(model: TableModel) -> tuple[str, str, Table]:
     )
     heads = ("view", "method", "setting", "AUC, %", "remark")
     return "Choice", intro, Table("What was chosen", heads, tuple(lines))
-
-
-def _with_short_numbers(text: str) -> str:
-    """A text whose long numbers have three digits."""
-    return re.sub(r"\d+\.\d{4,}", lambda match: f"{float(match[0]):.3g}", text)
