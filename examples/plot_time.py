@@ -11,9 +11,10 @@ hears nothing, side by side.
 import matplotlib.pyplot as plt
 import numpy as np
 
-from manyone import DriftDisplay, IndependentOCKSR, Monitor, RateDisplay
+from manyone import DriftDisplay, IndependentOCKSR, Monitor
 
 RATE = 0.1
+WINDOW = 300
 TASKS = 10
 ROWS = 600
 COLUMNS = 6
@@ -70,10 +71,15 @@ for place, name, alarm in (
     ("a", "fixed thresholds", static),
     ("b", "monitor with answers", followed),
 ):
-    RateDisplay.from_predictions(
-        alarm[:, worn].ravel(), rate=RATE, window=300, ax=axes[place]
+    raised = alarm[:, worn].ravel()
+    measured = np.convolve(raised, np.full(WINDOW, 1 / WINDOW), mode="valid")
+    axes[place].plot(
+        np.arange(WINDOW, len(raised) + 1), measured, label=f"over {WINDOW} rows"
     )
+    axes[place].axhline(RATE, color="black", ls="--", label="promised")
     axes[place].set(title=f"worn machines, {name}", ylim=(0, 1))
+    axes[place].set(xlabel="row", ylabel="alarm rate")
+    axes[place].legend(frameon=False)
 DriftDisplay.from_watched(watched, task=np.tile(now, ROWS), ax=axes["c"])
 axes["c"].set_title("evidence: machine 0 breaks, odd ones wear")
 plt.show()

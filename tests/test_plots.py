@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from io import BytesIO
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,6 @@ from sklearn.preprocessing import StandardScaler
 from manyone import IndependentOCKSR, JointOCKSR, Monitor, tune
 from manyone.plots import (
     DriftDisplay,
-    ObjectiveDisplay,
-    RateDisplay,
     ScoreDisplay,
     StructureDisplay,
 )
@@ -27,6 +26,7 @@ from manyone.plots import (
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402
+from matplotlib.colors import to_rgb  # noqa: E402
 
 TASKS = np.array(["ann", "bob", "cy"])
 
@@ -381,53 +381,6 @@ def test_structure_bad_input(change: dict[str, Any], message: str) -> None:
         StructureDisplay.from_predictions(**{"structure": np.eye(2), **change})
 
 
-# --------------------------------------------------------------------------------------- objective
-
-
-class Iterative(IndependentOCKSR):
-    """Stands for the iterative estimators."""
-
-    objective_path_ = np.array([5.0, 2.0, 1.5])
-
-
-def test_objective_constructors_agree(data: Any) -> None:
-    fitted = Iterative(alarm_rate=0.1).fit(data[0], task=data[1])
-    one = ObjectiveDisplay.from_estimator(fitted)
-    two = ObjectiveDisplay.from_predictions(fitted.objective_path_)
-    for display in (one, two):
-        assert display.line_.get_xdata().tolist() == [0, 1, 2]
-        assert display.line_.get_ydata().tolist() == [5.0, 2.0, 1.5]
-    assert one.ax_.get_legend().get_texts()[0].get_text() == "Iterative"
-    assert two.ax_.get_legend() is None
-
-
-def test_objective_log() -> None:
-    path = 3.0 + 2.0 ** -np.arange(20)
-    display = ObjectiveDisplay.from_predictions(path, log=True)
-    np.testing.assert_array_equal(
-        display.line_.get_ydata()[:-1], (path - path[-1])[:-1]
-    )
-    assert np.isnan(display.line_.get_ydata()[-1])
-    assert display.ax_.get_yscale() == "log"
-
-
-def test_objective_of_a_constant_path_renders() -> None:
-    assert len(png(ObjectiveDisplay.from_predictions([1.0, 1.0], log=True))) > 1000
-
-
-def test_objective_of_an_estimator_without_one(model: Any) -> None:
-    with pytest.raises(
-        TypeError, match=r"JointOCKSR learns no.*objective_path_.*from_predictions"
-    ):
-        ObjectiveDisplay.from_estimator(model)
-
-
-@pytest.mark.parametrize("path", [[], [[1.0, 2.0]], 3.0])
-def test_objective_bad_input(path: Any) -> None:
-    with pytest.raises(ValueError, match="one number per iteration"):
-        ObjectiveDisplay.from_predictions(path)
-
-
 # -------------------------------------------------------------------------------------- all of them
 
 
@@ -436,10 +389,10 @@ def _make(model: Any, rows: Any, kind: str, **kwargs: Any) -> Any:
         return ScoreDisplay.from_estimator(model, rows[0], task=rows[1], **kwargs)
     if kind == "structure":
         return StructureDisplay.from_estimator(model, **kwargs)
-    return ObjectiveDisplay.from_predictions([3.0, 2.0, 1.0], **kwargs)
+    return DriftDisplay([np.arange(3.0)], labels=["ann"]).plot(**kwargs)
 
 
-@pytest.mark.parametrize("kind", ["score", "structure", "objective"])
+@pytest.mark.parametrize("kind", ["score", "structure", "drift"])
 def test_display_draws_where_it_is_told(model: Any, rows: Any, kind: str) -> None:
     figure, (left, right) = plt.subplots(1, 2)
     display = _make(model, rows, kind, ax=right)
@@ -451,7 +404,7 @@ def test_display_draws_where_it_is_told(model: Any, rows: Any, kind: str) -> Non
     assert display.ax_ is not right
 
 
-@pytest.mark.parametrize("kind", ["score", "structure", "objective"])
+@pytest.mark.parametrize("kind", ["score", "structure", "drift"])
 def test_display_renders_to_png(model: Any, rows: Any, kind: str) -> None:
     image = png(_make(model, rows, kind))
     assert image.startswith(b"\x89PNG")
@@ -459,7 +412,7 @@ def test_display_renders_to_png(model: Any, rows: Any, kind: str) -> None:
     assert pixels[..., :3].std() > 0.02
 
 
-@pytest.mark.parametrize("kind", ["score", "structure", "objective"])
+@pytest.mark.parametrize("kind", ["score", "structure", "drift"])
 def test_without_matplotlib_the_error_names_the_extra(
     model: Any, rows: Any, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -483,18 +436,6 @@ def test_scores_that_are_not_numbers_are_named() -> None:
 
 
 # ---------------------------------------------------------------------------------------- in time
-
-
-def test_measured_rates_are_moving_means() -> None:
-    alarm = np.random.default_rng(0).random(300) < 0.1
-    display = RateDisplay.from_predictions(alarm, rate=0.1, window=50)
-    wanted = [alarm[k : k + 50].mean() for k in range(251)]
-    np.testing.assert_allclose(display.line_.get_ydata(), wanted, atol=1e-12)
-    assert display.line_.get_xdata()[0] == 50
-    low, high = display.band
-    assert low < 0.1 < high
-    assert np.mean((display.measured >= low) & (display.measured <= high)) > 0.8
-    assert len(RateDisplay.from_predictions(alarm[:5], rate=0.1).measured) == 1
 
 
 def test_evidence_of_a_monitor_is_drawn_by_task(
@@ -522,26 +463,16 @@ def test_evidence_of_a_monitor_is_drawn_by_task(
     assert len(display.lines_) == 3
 
 
-def test_time_displays_refuse_what_they_cannot_draw() -> None:
-    with pytest.raises(ValueError, match="rate must lie"):
-        RateDisplay.from_predictions([True], rate=2.0)
-    with pytest.raises(ValueError, match="one value per row"):
-        RateDisplay.from_predictions([], rate=0.1)
-    with pytest.raises(ValueError, match="2 paths but 1 labels"):
-        DriftDisplay.from_predictions([[0.0], [0.0]], labels=["a"])
+def test_evidence_and_tasks_are_of_the_same_rows() -> None:
+    watched = SimpleNamespace(evidence=np.zeros(3))
+    with pytest.raises(ValueError, match="3 rows but 2 tasks"):
+        DriftDisplay.from_watched(watched, task=["a", "b"])
 
 
 @pytest.mark.parametrize("style", ["default", "dark_background"])
-def test_lines_in_time_stand_out_from_the_ground(style):
-    plt = pytest.importorskip("matplotlib.pyplot")
-    from matplotlib.colors import to_rgb
-
+def test_the_level_of_flags_stands_out_from_the_ground(style):
     with plt.style.context(style):
-        rate = RateDisplay.from_predictions(np.arange(100) % 10 == 0, rate=0.1)
-        drift = DriftDisplay.from_predictions([[0.0, 1.0, 3.0]])
-    for display in (rate, drift):
-        ground = np.array(to_rgb(display.ax_.get_facecolor()))
-        dashed = [line for line in display.ax_.lines if line.get_linestyle() == "--"]
-        assert [np.abs(to_rgb(line.get_color()) - ground).max() for line in dashed] == [
-            1.0
-        ]
+        display = DriftDisplay([np.array([0.0, 1.0, 3.0])], labels=["a"]).plot()
+    ground = np.array(to_rgb(display.ax_.get_facecolor()))
+    (level,) = (line for line in display.ax_.lines if line.get_linestyle() == "--")
+    assert np.abs(to_rgb(level.get_color()) - ground).max() == 1.0

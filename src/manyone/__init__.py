@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from manyone.model_files import save as save
     from manyone.pipelines import TaskPipeline as TaskPipeline
     from manyone.plots import DriftDisplay as DriftDisplay
-    from manyone.plots import ObjectiveDisplay as ObjectiveDisplay
-    from manyone.plots import RateDisplay as RateDisplay
     from manyone.plots import ScoreDisplay as ScoreDisplay
     from manyone.plots import StructureDisplay as StructureDisplay
     from manyone.selection.auto import AutoOneClass as AutoOneClass
@@ -56,9 +54,7 @@ _HOMES = {
     "Monitor": "watch",
     "MultiTaskOneClassSVM": "estimators.task_svm",
     "NonlinearOCKSR": "estimators.nonlinear",
-    "ObjectiveDisplay": "plots",
     "OutputKernelOCKSR": "estimators.output_kernel",
-    "RateDisplay": "plots",
     "ScoreDisplay": "plots",
     "SparseOCKSR": "estimators.sparse",
     "StructureDisplay": "plots",

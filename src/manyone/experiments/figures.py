@@ -21,7 +21,6 @@ from manyone.experiments.methods import compared, has_ridge, in_paper, ours
 from manyone.experiments.plan import RIDGES, Cell
 from manyone.experiments.results import ANOMALIES, Results
 from manyone.experiments.runner import Outcome
-from manyone.plots.objective import ObjectiveDisplay
 from manyone.plots.structure import StructureDisplay, clustered, label_tasks
 
 #: Colours of curves: each stands out by 3 : 1 or more from white.
@@ -122,9 +121,7 @@ def _add_legend(figure: Figure) -> None:
     """One legend above all panels, in which no place is free for every data set."""
     entries: dict[str, Artist] = {}
     for ax in figure.axes:
-        ax.grid(color=_GRID, linewidth=0.7)
-        ax.set_axisbelow(True)
-        ax.spines[["top", "right"]].set_visible(False)
+        _open_grid(ax)
         handles, names = ax.get_legend_handles_labels()
         entries |= dict(zip(names, handles, strict=True))
     width, height = figure.get_size_inches()
@@ -139,6 +136,12 @@ def _add_legend(figure: Figure) -> None:
         frameon=False,
         fontsize="small",
     )
+
+
+def _open_grid(ax: Axes) -> None:
+    ax.grid(color=_GRID, linewidth=0.7)
+    ax.set_axisbelow(True)
+    ax.spines[["top", "right"]].set_visible(False)
 
 
 def _plot_methods(ax: Axes, curves: Iterable[Curve]) -> None:
@@ -377,7 +380,11 @@ def _plot_structure(ax: Axes, result: CellResult, order: Codes) -> None:
 
 
 def _plot_objective(ax: Axes, result: CellResult) -> None:
-    ObjectiveDisplay.from_predictions(result["objective_path"], ax=ax)
+    path = result["objective_path"]
+    ax.plot(path, marker="o" if len(path) <= 50 else None, markersize=4)
+    ax.set(xlabel="iteration", ylabel="objective")
+    ax.locator_params(axis="x", integer=True)
+    _open_grid(ax)
 
 
 def _plot_kernel(ax: Axes, result: CellResult, order: Codes) -> None:

@@ -1,15 +1,12 @@
-"""What the Displays share: axes to draw on, and what estimators have learned."""
+"""What the Displays share: axes to draw on, and the end of a pipeline."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
-import numpy as np
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from manyone._types import Array
-from manyone.estimators import METHODS
 from manyone.estimators.base import OneClassEstimator
 from manyone.pipelines import TaskPipeline
 
@@ -80,15 +77,3 @@ def rows_of_last_step(estimator: Fitted, X: Any, task: object) -> Any:
     if isinstance(estimator, Pipeline) and len(estimator) > 1:
         return estimator[:-1].transform(X)
     return X
-
-
-def learned(model: OneClassEstimator, attribute: str, what: str) -> Array:
-    """An attribute that only some estimators have."""
-    if hasattr(model, attribute):
-        return np.asarray(getattr(model, attribute))
-    methods = METHODS.values()
-    able = [method.__name__ for method in methods if attribute in method.can.learns]
-    raise TypeError(
-        f"{type(model).__name__} learns no {what} (`{attribute}`), but {', '.join(able)} do. "
-        "An array can be drawn with from_predictions."
-    )

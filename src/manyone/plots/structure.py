@@ -11,7 +11,8 @@ from scipy.spatial.distance import squareform
 
 from manyone._types import Array, Codes, Labels
 from manyone.data.labels import as_labels
-from manyone.plots.axes import Display, Fitted, Look, last_step, learned
+from manyone.estimators import METHODS
+from manyone.plots.axes import Display, Fitted, Look, last_step
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -87,9 +88,15 @@ class StructureDisplay(Display):
         StructureDisplay
         """
         model = last_step(estimator)
-        structure = learned(model, "structure_", "relation between its tasks")
+        if not hasattr(model, "structure_"):
+            methods = METHODS.values()
+            able = [m.__name__ for m in methods if "structure_" in m.can.learns]
+            raise TypeError(
+                f"{type(model).__name__} learns no relation between its tasks (`structure_`), "
+                f"but {', '.join(able)} do. An array can be drawn with from_predictions."
+            )
         return cls.from_predictions(
-            structure, labels=model.tasks_, order=order, **kwargs
+            model.structure_, labels=model.tasks_, order=order, **kwargs
         )
 
     @classmethod
