@@ -254,7 +254,6 @@ def past_columns(
     columns : PastColumns
     past : Past
     """
-    X = np.where(np.isfinite(X), np.clip(X, -_FARTHEST, _FARTHEST), np.nan)
     n_rows, width = X.shape
     n_seasonal = 0 if seasonal is None else int(seasonal.columns.sum())
     values = np.empty((n_rows, 3 * width + n_seasonal))
@@ -295,6 +294,7 @@ def _next_columns(
     seasonal: Seasonal | None,
 ) -> tuple[Array, Past]:
     """`past_columns` of some rows of every entity, none older than what it ended with."""
+    X = np.where(np.isfinite(X), np.clip(X, -_FARTHEST, _FARTHEST), np.nan)
     moments = moments_of(X, codes, times, Ended(past.time, past.total, past.known))
     place = moments.of_row
     level = X
@@ -319,9 +319,9 @@ def _next_columns(
         is_unknown |= np.isnan(usual_then)[place]
     difference = level - np.where(is_unknown, level, means)
     # What is left of a mean of equal values is rounding.
-    difference[np.abs(difference) <= _ROUNDING * np.abs(X)] = 0.0
-    moved = np.abs(X - pasts.value[place]) > _ROUNDING * np.abs(X)
-    stays = np.isnan(X) | ~(moved | np.isnan(pasts.value[place]))
+    rounding = _ROUNDING * np.abs(X)
+    difference[np.abs(difference) <= rounding] = 0.0
+    stays = np.isnan(X) | (np.abs(X - pasts.value[place]) <= rounding)
     still = np.where(stays, pasts.still[place] + 1.0, 0.0)
     ends = moments.ends()
     after = Past(
@@ -432,17 +432,12 @@ def _pasts(
     steps[steps <= _ROUNDING * np.abs(values)] = 0.0
     has_step = ~np.isnan(steps)
     steps[~has_step] = 0.0
-    number, width = values.shape
-    sums = running(
-        np.concatenate(
-            [np.where(has_level, level, 0.0), has_level, steps, has_step], axis=1
-        ),
-        starts,
-        first_sums.reshape(len(starts), -1),
-        span,
-    )
-    sums = shifted(sums, starts, first_sums.reshape(len(starts), -1))
-    sums = sums.reshape(number, _SUMS, width)
+    sums = np.empty((len(values), *first_sums.shape[1:]))
+    terms = (np.where(has_level, level, 0.0), has_level, steps, has_step)
+    for number, term in enumerate(terms):
+        first = first_sums[:, number]
+        sums[1:, number] = running(term, starts, first, span)[:-1]
+    sums[starts] = first_sums
     has_moved = is_known & ~(has_step & (steps == 0.0))
     still = _still_rows(has_moved, sequences, first_still)
     return _Pasts(

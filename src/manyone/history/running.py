@@ -109,12 +109,15 @@ def shifted(values: Array, starts: Codes, first: Array) -> Array:
     return before
 
 
-def running(terms: Array, starts: Codes, initial: Array, span: int) -> Array:
+def running(terms: Array | Mask, starts: Codes, initial: Array, span: int) -> Array:
     """Weighted sums :math:`y_i = x_i + q y_{i-1}` along sequences.
+
+    Weights of rows are mostly those of all columns: these are summed once.
 
     Parameters
     ----------
     terms : ndarray of shape (m, k)
+        Values, or a mask of what counts.
     starts : ndarray of shape (s,)
         First line of each sequence.
     initial : ndarray of shape (s, k)
@@ -125,8 +128,13 @@ def running(terms: Array, starts: Codes, initial: Array, span: int) -> Array:
     -------
     ndarray of shape (m, k)
     """
+    if terms.dtype == bool and terms.shape[1] > 1:
+        are_alike = (terms == terms[:, :1]).all() and (initial == initial[:, :1]).all()
+        if are_alike:
+            sums = running(terms[:, :1], starts, initial[:, :1], span)
+            return np.broadcast_to(sums, terms.shape)
     decay = decay_of(span)
-    sums = np.empty_like(terms)
+    sums = np.empty(terms.shape)
     lengths = np.append(starts[1:], len(terms)) - starts
     longest = int(lengths.max(initial=0))
     if longest <= _TINY:

@@ -52,6 +52,9 @@ _SURE = 4.0
 # Rows of a kernel matrix at most so far apart are copies: whether kernel values of copies are 1 to
 # the last digit is a matter of the processor. (KNFST takes them so too.)
 _COPIES = 5e-13
+# Many rows are compared with one point in so many first (a power of two): most find one
+# that is near enough.
+_STEP = 16
 # Beyond so many numbers a product of matrices is faster than differences one by one.
 _MANY = 2**11
 #: So many margins out of range raise an alarm, whatever else a row is like.
@@ -312,8 +315,11 @@ class Nearness:
             if nearest.max() <= near_enough:
                 return nearest
         far = np.flatnonzero(~(nearest <= near_enough))
-        for block in row_blocks(len(far), 3 * (len(self.points) + X.shape[1])):
-            nearest[far[block]] = distance(far[block], slice(None))
+        for some in _ever_more(_STEP if len(far) >= _STEP else 1):
+            for block in row_blocks(len(far), 3 * (len(self.points) + X.shape[1])):
+                rows = far[block]
+                nearest[rows] = np.minimum(nearest[rows], distance(rows, some))
+            far = far[nearest[far] > near_enough]
         return nearest
 
     def left_out(self, rows: CodedRows) -> Array:
@@ -404,6 +410,15 @@ class _Neighbours:
         far = np.flatnonzero(~(nearest <= enough))
         nearest[far] = distance(far, slice(0, len(self.codes)))
         return nearest
+
+
+def _ever_more(step: int) -> list[slice]:
+    """All points in parts: every so manyth one, as many others, twice as many, and so on."""
+    parts = [slice(0, None, step)]
+    while step > 1:
+        parts.append(slice(step // 2, None, step))
+        step //= 2
+    return parts
 
 
 def _nearest_of_own_task(
