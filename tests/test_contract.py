@@ -49,3 +49,25 @@ def test_notebooks_show_a_table_model():
     for shown in (model, model.fit(train)):
         assert "TableModel" in shown._repr_html_()
         assert "score" in dir(shown)
+
+
+@pytest.mark.parametrize("time", ["when", None])
+@pytest.mark.parametrize("role", ["task", "time", "groups", "outlier", "ignore"])
+def test_a_role_without_its_column_is_named(role, time):
+    train, _ = machine_tables(3, 12)
+    train["when"] = np.arange(len(train))
+    roles = {"task": "machine", "time": time, role: "elsewhere"}
+    with pytest.raises(ValueError, match=f"{role}: there is no column 'elsewhere'"):
+        manyone.TableModel(**roles).fit(train)
+
+
+def test_a_monitor_takes_rows_tasks_times_and_ids_in_this_order(rows):
+    X, task = rows
+    model = manyone.JointOCKSR().fit(X, task=task)
+    numbers = np.arange(len(X))
+    named = manyone.Monitor(model).update(X, task=task, time=numbers, id=numbers + 7)
+    placed = manyone.Monitor(model).update(X, task, numbers, numbers + 7)
+    for name in ("id", "p_value", "alarm", "drift"):
+        np.testing.assert_array_equal(getattr(placed, name), getattr(named, name))
+        assert len(getattr(named, name)) == len(X)
+    np.testing.assert_array_equal(named.id, numbers + 7)

@@ -365,10 +365,10 @@ class TrainingPast:
     def block(self, block: Block, before: object) -> ChainedBlock:
         """A block with its past; `before` is what tasks ended with in those before it."""
         frame = as_table(block.X)
+        refuse_missing_columns(frame, **self.roles, ignore=list(self.ignore))
         past = before if isinstance(before, TablePast) else self.start(frame)
         if not len(frame):
             return ChainedBlock(block.X, after=past)
-        refuse_missing_columns(frame, **self.roles, ignore=list(self.ignore))
         labels = task_labels(frame, self.roles["task"])
         times = read_times(frame, self.roles["time"][0])
         X = np.column_stack(

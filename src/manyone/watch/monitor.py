@@ -147,7 +147,7 @@ class Monitor:
     # ------------------------------------------------------------------------------------- updates
 
     def update(
-        self, X: object, task: object = None, *, time: object = None, id: object = None
+        self, X: object, task: object = None, time: object = None, id: object = None
     ) -> Watched:
         """Judge rows, then learn from them, one after the other.
 
