@@ -461,19 +461,14 @@ def test_faces_from_lfw(lfw, tmp_path):
     )
 
 
-@pytest.mark.parametrize("missing", ["dlib", "face_recognition_models"])
-def test_faces_without_dlib(lfw, web, monkeypatch, tmp_path, missing):
-    fake_dlib(monkeypatch, tmp_path / "site")
-    hide(monkeypatch, missing)
-    home = tmp_path / "home"
-    words = rf"needs the package '{missing}', .*pip install '\.\[faces\]'"
-    with pytest.raises(DatasetNotFoundError, match=words) as error:
-        datasets.load_faces(data_home=home)
-    assert_remedy(error, lfw, home)
+def test_descriptors_are_not_made_from_pixels(lfw, web, tmp_path):
+    with pytest.raises(DatasetNotFoundError) as error:
+        datasets.load_faces(data_home=tmp_path)
+    assert_remedy(error, SOURCES["descriptors"], tmp_path)
     assert web.asked == []
-    datasets.load_faces(features="pixels", data_home=home)
-    with pytest.raises(DatasetNotFoundError, match=f"needs the package '{missing}'"):
-        datasets.load_faces(data_home=home)
+    datasets.load_faces(features="pixels", data_home=tmp_path)
+    with pytest.raises(OSError, match=r"'embedding' is missing.*replace it"):
+        datasets.load_faces(data_home=tmp_path)
 
 
 @pytest.mark.parametrize("trouble", ["corrupted", "interrupted", "no network"])
@@ -508,72 +503,6 @@ def test_troubles_with_faces_and_keystrokes(
     with pytest.raises(DatasetNotFoundError) as error:
         load()
     assert_remedy(error, SOURCES[name], tmp_path)
-
-
-def fake_dlib(monkeypatch, folder):
-    """Packages with dlib's interface: a descriptor that tells the box and the grey it saw."""
-    models = folder / "face_recognition_models" / "models"
-    models.mkdir(parents=True)
-    (models.parent / "__init__.py").write_text(
-        "raise ImportError('must not be imported')"
-    )
-    for model in (
-        "shape_predictor_5_face_landmarks",
-        "dlib_face_recognition_resnet_model_v1",
-    ):
-        (models / f"{model}.dat").touch()
-    (folder / "dlib.py").write_text(
-        """
-from pathlib import Path
-from types import SimpleNamespace
-
-class rectangle:
-    def __init__(self, left, top, right, bottom):
-        self.left = left
-        self.middle = SimpleNamespace(x=(left + right) / 2, y=(top + bottom) / 2)
-    def center(self):
-        return self.middle
-
-def get_frontal_face_detector():
-    # Dark pictures show no face, the others one in the corner and one in the middle.
-    def detect(image, upsample):
-        bright = image[125, 125, 0] > 100
-        return [rectangle(0, 0, 50, 50), rectangle(70, 70, 180, 180)] if bright else []
-    return detect
-
-def shape_predictor(path):
-    assert Path(path).is_file()
-    return lambda image, box: box
-
-class face_recognition_model_v1:
-    def __init__(self, path):
-        assert Path(path).is_file()
-    def compute_face_descriptor(self, image, shape):
-        return [float(shape.left), float(image[125, 125, 0])] + [0.0] * 126
-"""
-    )
-    monkeypatch.syspath_prepend(folder)
-    monkeypatch.delitem(sys.modules, "dlib", raising=False)
-
-
-@pytest.mark.parametrize("pixels_first", [True, False])
-def test_face_descriptors(lfw, web, monkeypatch, tmp_path, pixels_first):
-    fake_dlib(monkeypatch, tmp_path / "site")
-    home = tmp_path / "home"
-    if (
-        pixels_first
-    ):  # leaves a prepared file without descriptors, which is then completed
-        datasets.load_faces(features="pixels", data_home=home)
-    faces = datasets.load_faces(data_home=home)
-    monkeypatch.delitem(sys.modules, "dlib", raising=False)
-    assert faces.data.shape == (36, 128)
-    bright = 20 * faces.target > 100
-    np.testing.assert_array_equal(faces.face_detected, bright)
-    np.testing.assert_array_equal(faces.data[:, 0], np.where(bright, 70, 62))
-    assert np.abs(faces.data[:, 1] - 20 * faces.target).max() <= 2
-    assert len(web.asked) == 1 + pixels_first
-    np.testing.assert_array_equal(datasets.load_faces(data_home=home).data, faces.data)
-    assert len(web.asked) == 1 + pixels_first
 
 
 def test_sources_are_complete():

@@ -164,32 +164,39 @@ def test_keystrokes(real: Real):
     assert np.corrcoef(typed.data[:, hold].mean(axis=1), average)[0, 1] > 0.9
 
 
+def telemetry_series(home):
+    """Arrays of the prepared file, and the names of each spacecraft's channels."""
+    with np.load(home / "nasa_smap_msl.npz") as file:
+        arrays = dict(file)
+    crafts = arrays["spacecraft"]
+    names = {craft: arrays["channels"][crafts == craft] for craft in ("SMAP", "MSL")}
+    return arrays, {**names, None: arrays["channels"]}
+
+
 @pytest.mark.parametrize(("craft", "n"), [("SMAP", 54), ("MSL", 27), (None, 81)])
 def test_telemetry_channels(real: Real, craft, n):
     home = real("nasa_smap_msl.npz")
     flight = datasets.load_telemetry(spacecraft=craft, data_home=home)
     check(flight, flight.data.shape, n)
-    assert list(flight.channels) == flight.target_names.tolist()
+    arrays, names = telemetry_series(home)
+    np.testing.assert_array_equal(flight.target_names, names[craft])
     assert not flight.label.any()
-    per_channel = [len(channel.train) // 50 for channel in flight.channels.values()]
-    np.testing.assert_array_equal(np.bincount(flight.target), per_channel)
+    windows = [len(arrays[f"{name}/train_value"]) // 50 for name in names[craft]]
+    np.testing.assert_array_equal(np.bincount(flight.target), windows)
 
 
 def test_telemetry_totals(real: Real):
-    channels = datasets.load_telemetry(
-        data_home=real("nasa_smap_msl.npz")
-    ).channels.values()
+    arrays, names = telemetry_series(real("nasa_smap_msl.npz"))
     for craft, train, test, rate in (
         ("SMAP", 138_004, 435_826, 0.128),
         ("MSL", 58_317, 73_729, 0.105),
     ):
-        mine = [channel for channel in channels if channel.spacecraft == craft]
-        assert sum(len(channel.train) for channel in mine) == train
-        assert sum(len(channel.test) for channel in mine) == test
-        assert sum(channel.label.sum() for channel in mine) / test == pytest.approx(
-            rate, abs=5e-4
-        )
-    assert all(len(channel.label) == len(channel.test) for channel in channels)
+        series = [
+            np.concatenate([arrays[f"{name}/{part}"] for name in names[craft]])
+            for part in ("train_value", "test_value", "label")
+        ]
+        assert [len(values) for values in series] == [train, test, test]
+        assert series[2].mean() == pytest.approx(rate, abs=5e-4)
 
 
 def test_telemetry_windows(real: Real):
@@ -198,17 +205,16 @@ def test_telemetry_windows(real: Real):
         split="test", spacecraft="MSL", window=40, step=15, data_home=home
     )
     row = np.flatnonzero(flight.label)[3]
-    channel = flight.channels[flight.target_names[flight.target[row]]]
+    arrays, names = telemetry_series(home)
+    name = names["MSL"][flight.target[row]]
     here = slice(flight.start[row], flight.start[row] + 40)
-    values = channel.test[here].astype(float)
-    commands = channel.test_commands[here]
+    values = arrays[f"{name}/test_value"][here].astype(float)
+    commands = np.unpackbits(arrays[f"{name}/test_cmd"], axis=1)[here]
     for target, start, label in zip(
         flight.target, flight.start, flight.label, strict=True
     ):
-        series = flight.channels[flight.target_names[target]].label
+        series = arrays[f"{names['MSL'][target]}/label"]
         assert label == series[start : start + 40].any()
-    assert channel.test_commands.shape == (len(channel.test), 54)
-    assert channel.train_commands.shape == (len(channel.train), 54)
     expected = {
         "mean": values.mean(),
         "std": values.std(),
@@ -234,15 +240,17 @@ def test_telemetry_windows(real: Real):
 
 
 def test_telemetry_of_values_alone(real: Real):
+    home = real("nasa_smap_msl.npz")
     flight = datasets.load_telemetry(
-        split="test", step=25, features="values", data_home=real("nasa_smap_msl.npz")
+        split="test", step=25, features="values", data_home=home
     )
     check(flight, (flight.data.shape[0], 9), 81)
     row = np.flatnonzero((flight.anomalous > 0) & (flight.anomalous < 1))[5]
-    channel = flight.channels[flight.target_names[flight.target[row]]]
+    arrays, names = telemetry_series(home)
+    name = names[None][flight.target[row]]
     here = slice(flight.start[row], flight.start[row] + 50)
-    values = channel.test[here].astype(float)
-    label = channel.label[here]
+    values = arrays[f"{name}/test_value"][here].astype(float)
+    label = arrays[f"{name}/label"][here]
     change = np.abs(np.diff(values))
     expected = [values.mean(), values.std(), values.min(), values.max(), change.mean()]
     expected += [

@@ -139,12 +139,7 @@ def data_folders(data_home: PathLike = None) -> list[Path]:
 
 
 def fetch(
-    name: str,
-    convert: Convert | None,
-    data_home: PathLike,
-    download: bool,
-    needs: Sequence[str] = (),
-    also: Sequence[str] = (),
+    name: str, convert: Convert | None, data_home: PathLike, download: bool
 ) -> Arrays:
     """Arrays of the prepared file of data set `name`, made from the original where missing.
 
@@ -158,11 +153,6 @@ def fetch(
         See `data_folders`.
     download : bool
         Whether the network may be used.
-    needs : sequence of str
-        Modules this conversion imports beside ``SOURCES[name].needs``.
-    also : sequence of str
-        Arrays this conversion gives beside ``SOURCES[name].shapes``. A prepared file without them
-        is made anew.
 
     Returns
     -------
@@ -179,16 +169,14 @@ def fetch(
     folders = data_folders(data_home)
     path = _find(source.file, folders)
     if path is not None:
-        arrays = _read(path, source)
-        if set(also) <= set(arrays):
-            return arrays
+        return _read(path, source)
     try:
         if convert is None:
             why = (
                 f"The original (described at {source.page}) has no dependable address."
             )
             raise DatasetNotFoundError(why)
-        for module in (*source.needs, *needs):
+        for module in source.needs:
             _require(module, "Converting")
         return _make(source, convert, folders, download)
     except _DAMAGED as error:
@@ -289,7 +277,7 @@ def _require(module: str, what: str) -> None:
             "polars": ("polars", "cli"),
             "fastexcel": ("fastexcel", "excel"),
         }
-        package, extra = packages.get(module, (module, "faces"))
+        package, extra = packages[module]
         raise DatasetNotFoundError(
             f"{what} the original needs the package {package!r}, not installed here: "
             f"pip install '.[{extra}]' in the checkout of manyone."

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import gzip
-import importlib.util
 import re
 import tarfile
 import zipfile
 from collections import Counter
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -130,9 +126,9 @@ def load_faces(
     data_home : path-like, optional
         Folder with ``lfw12_faces.npz``; default ``$MANYONE_DATA``, then the user's cache.
     download_if_missing : bool, default=True
-        Whether to download and convert the original (230 MB; needs pooch and pillow, and for
-        ``"dlib"`` also dlib and face_recognition_models). It gives a few more images than the
-        prepared file, in which sixteen are missing, and other crops.
+        Whether to download and convert the original (230 MB; needs pooch and pillow), which gives
+        pixels only: a few more images than the prepared file, in which sixteen are missing, and
+        other crops.
     return_X_y : bool, default=False
         Return ``(data, target)`` only.
 
@@ -145,22 +141,20 @@ def load_faces(
         found and the descriptor is of the centre of the image.
     """
     choose("features", features, ("dlib", "pixels"))
-    dlib = features == "dlib"
-    arrays = fetch(
-        "faces",
-        partial(_convert_faces, describe=dlib),
-        data_home,
-        download_if_missing,
-        needs=("dlib", "face_recognition_models") if dlib else (),
-        also=("embedding",) if dlib else (),
+    if features == "pixels":
+        arrays = fetch("faces", _convert_faces, data_home, download_if_missing)
+        fields = {"filename": arrays["filename"]}
+        return bunch("faces", arrays["gray64"], arrays["y"], arrays["names"], **fields)
+    arrays = fetch("descriptors", None, data_home, download=False)
+    return bunch(
+        "descriptors",
+        arrays["embedding"],
+        arrays["y"],
+        arrays["names"],
+        filename=arrays["filename"],
+        images=arrays["gray64"],
+        face_detected=arrays["face_detected"],
     )
-    data = arrays["gray64"]
-    fields = {"filename": arrays["filename"]}
-    if dlib:
-        fields["images"] = data
-        fields["face_detected"] = arrays["face_detected"]
-        data = arrays["embedding"]
-    return bunch("faces", data, arrays["y"], arrays["names"], **fields)
 
 
 def _convert_mnist(*files: Path) -> Arrays:
@@ -212,7 +206,7 @@ def _reduce(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return ((mean @ weights + (1 << 14)) >> 15).astype(np.uint8)
 
 
-def _convert_faces(archive: Path, describe: bool) -> Arrays:
+def _convert_faces(archive: Path) -> Arrays:
     """Arrays of the people with enough images in the tar of ``.../Name/Name_0001.jpg``."""
     from PIL import Image
 
@@ -220,7 +214,6 @@ def _convert_faces(archive: Path, describe: bool) -> Arrays:
         pictures = [Path(name) for name in members.getnames() if name.endswith(".jpg")]
     count = Counter(picture.parent.name for picture in pictures)
     names = sorted(name for name, n in count.items() if n >= _FEWEST_FACES)
-    descriptor = _descriptor() if describe else None
     faces = {}
     # Again, because a gzipped tar can only be read forwards.
     with tarfile.open(archive) as members:
@@ -232,50 +225,14 @@ def _convert_faces(archive: Path, describe: bool) -> Arrays:
             if stream is None:
                 raise ValueError(f"{member.name} is a link, not an image")
             with Image.open(stream) as image:
-                colour = image.convert("RGB")
-            small = colour.convert("L").resize(
-                (64, 64), Image.Resampling.LANCZOS, _CENTRE
-            )
-            face = {"gray64": np.asarray(small)}
-            face["y"] = np.array(names.index(picture.parent.name), np.int16)
-            if descriptor is not None:
-                face |= descriptor(np.asarray(colour))
-            faces[picture.name] = face
+                small = image.convert("L").resize(
+                    (64, 64), Image.Resampling.LANCZOS, _CENTRE
+                )
+            faces[picture.name] = (np.asarray(small), names.index(picture.parent.name))
     order = sorted(faces)
-    keys = faces[order[0]]
-    arrays = {key: np.stack([faces[name][key] for name in order]) for key in keys}
-    return {**arrays, "names": np.array(names), "filename": np.array(order)}
-
-
-def _descriptor() -> Callable[[NDArray[np.uint8]], Arrays]:
-    """Describe with dlib the face nearest to the centre of an image."""
-    dlib = importlib.import_module("dlib")
-    # The package face_recognition_models only carries files, and importing it needs setuptools;
-    # finding it does not.
-    spec = importlib.util.find_spec("face_recognition_models")
-    if spec is None or not spec.submodule_search_locations:
-        raise ValueError("face_recognition_models is not installed as a package")
-    models = f"{spec.submodule_search_locations[0]}/models"
-    detect = dlib.get_frontal_face_detector()
-    landmarks = dlib.shape_predictor(f"{models}/shape_predictor_5_face_landmarks.dat")
-    network = dlib.face_recognition_model_v1(
-        f"{models}/dlib_face_recognition_resnet_model_v1.dat"
-    )
-
-    def describe(image: NDArray[np.uint8]) -> Arrays:
-        """Descriptor (128,) of `image` (h, w, 3), and whether a face was found."""
-        height, width = image.shape[:2]
-
-        def distance(box: Any) -> float:  # a rectangle of dlib
-            middle = box.center()
-            return float(np.hypot(middle.x - width / 2, middle.y - height / 2))
-
-        boxes = detect(image, 1)
-        box = min(boxes, key=distance, default=dlib.rectangle(*_CENTRE))
-        vector = network.compute_face_descriptor(image, landmarks(image, box))
-        return {
-            "embedding": np.array(vector, dtype=np.float32),
-            "face_detected": np.array(len(boxes) > 0),
-        }
-
-    return describe
+    return {
+        "gray64": np.stack([faces[name][0] for name in order]),
+        "y": np.array([faces[name][1] for name in order], dtype=np.int16),
+        "names": np.array(names),
+        "filename": np.array(order),
+    }

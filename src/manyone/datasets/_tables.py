@@ -6,16 +6,15 @@ import io
 import re
 import zipfile
 from collections import Counter
-from dataclasses import dataclass, field
 from numbers import Integral
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
-from numpy.typing import NDArray
 from sklearn.utils import Bunch
 
-from manyone._types import Mask
+from manyone._types import Array, Mask
 from manyone.datasets._cache import (
     Arrays,
     PathLike,
@@ -62,31 +61,6 @@ def load_keystrokes(
     )
 
 
-@dataclass(frozen=True)
-class Channel:
-    """One telemetry channel.
-
-    Attributes
-    ----------
-    name, spacecraft : str
-        For example ``"A-1"`` and ``"SMAP"``.
-    train, test : ndarray of shape (n_train,) and (n_test,)
-        Telemetry values, float32, scaled by NASA to about [-1, 1]; some channels leave the range.
-    label : ndarray of shape (n_test,)
-        True where the test series is anomalous.
-    train_commands, test_commands : ndarray of bool of shape (n_train, c) and (n_test, c)
-        Commands sent with each step.
-    """
-
-    name: str
-    spacecraft: str
-    train: NDArray[np.float32] = field(repr=False)
-    test: NDArray[np.float32] = field(repr=False)
-    label: Mask = field(repr=False)
-    train_commands: Mask = field(repr=False)
-    test_commands: Mask = field(repr=False)
-
-
 @loader
 def load_telemetry(
     *,
@@ -97,7 +71,7 @@ def load_telemetry(
     features: str = "commands",
     data_home: PathLike = None,
 ) -> Bunch:
-    """Load NASA SMAP and MSL telemetry as rows of window features, and the series themselves.
+    """Load NASA SMAP and MSL telemetry as rows of window features.
 
     Parameters
     ----------
@@ -127,8 +101,7 @@ def load_telemetry(
         of steps without a change; ``feature_names``; ``target`` (n,) index of the channel,
         ``target_names`` the channels; ``label`` (n,) True where the window touches an anomaly (the
         training series have none), ``anomalous`` (n,) share of its steps that are; ``start`` (n,)
-        first step of the window; ``channels``, a dict from name to `Channel` with the whole series;
-        ``DESCR``.
+        first step of the window; ``DESCR``.
     """
     choose("spacecraft", spacecraft, (None, "SMAP", "MSL"))
     choose("split", split, ("train", "test"))
@@ -140,21 +113,26 @@ def load_telemetry(
                 f"{name} must be an integer of at least {least}, got {count!r}."
             )
     arrays = fetch("telemetry", None, data_home, download=False)
-    lists = [arrays[key].tolist() for key in ("channels", "spacecraft", "n_cmd")]
-    channels = {}
-    for name, owner, n_commands in zip(*lists, strict=True):
-        if spacecraft in (None, owner):
-            channels[name] = _channel(arrays, name, owner, n_commands)
-    tables = [_windows(c, split, window, step, features) for c in channels.values()]
+    owners = ("SMAP", "MSL") if spacecraft is None else (spacecraft,)
+    is_loaded = np.isin(arrays["spacecraft"], owners)
+    channels = arrays["channels"][is_loaded]
+    tables = []
+    for name, n_commands in zip(channels, arrays["n_cmd"][is_loaded], strict=True):
+        series = _series(arrays, name, n_commands, split)
+        if len(series.values) < window:
+            raise ValueError(
+                f"window={window} is longer than the {split} series of channel {name} "
+                f"({len(series.values)} steps); choose a shorter one."
+            )
+        tables.append(_windows(series, window, step, features))
     columns = {key: np.concatenate([t[key] for t in tables]) for key in tables[0]}
     about = {key: columns.pop(key) for key in ("label", "anomalous", "start")}
     return bunch(
         "telemetry",
         np.column_stack(list(columns.values())),
         np.repeat(np.arange(len(tables)), [len(table["start"]) for table in tables]),
-        list(channels),
+        channels,
         feature_names=np.array(list(columns)),
-        channels=channels,
         **about,
     )
 
@@ -207,45 +185,31 @@ def load_turbofan(
     )
 
 
-def _channel(arrays: Arrays, name: str, spacecraft: str, n_commands: int) -> Channel:
-    """The series of one channel."""
+class _Series(NamedTuple):
+    """A telemetry channel: values (n,), anomalies (n,), and the commands sent (n, c)."""
 
-    def commands(split: str) -> Mask:
-        bits = arrays[f"{name}/{split}_cmd"]
-        return np.unpackbits(bits, axis=1, count=n_commands).astype(bool)
-
-    return Channel(
-        name,
-        spacecraft,
-        train=arrays[f"{name}/train_value"],
-        test=arrays[f"{name}/test_value"],
-        label=arrays[f"{name}/label"].astype(bool),
-        train_commands=commands("train"),
-        test_commands=commands("test"),
-    )
+    values: Array
+    label: Mask
+    commands: Mask
 
 
-def _windows(
-    channel: Channel, split: str, window: int, step: int, features: str
-) -> Arrays:
-    """Features, ``label``, ``anomalous`` and ``start`` of the windows of one series, each (n,)."""
-    values = channel.train.astype(np.float64)
+def _series(arrays: Arrays, name: str, n_commands: int, split: str) -> _Series:
+    values = arrays[f"{name}/{split}_value"].astype(np.float64)
     label = np.zeros(len(values), dtype=bool)
-    commands = channel.train_commands
     if split == "test":
-        values = channel.test.astype(np.float64)
-        label = channel.label
-        commands = channel.test_commands
-    if len(values) < window:
-        raise ValueError(
-            f"window={window} is longer than the {split} series of channel {channel.name} "
-            f"({len(values)} steps); choose a shorter one."
-        )
+        label = arrays[f"{name}/label"].astype(bool)
+    bits = arrays[f"{name}/{split}_cmd"]
+    commands = np.unpackbits(bits, axis=1, count=n_commands).astype(bool)
+    return _Series(values, label, commands)
 
-    def cut(series: Values) -> Values:  # windows along the last axis
-        return sliding_window_view(series, window, axis=0)[::step]
 
-    windows = cut(values)
+def _windows(series: _Series, window: int, step: int, features: str) -> Arrays:
+    """Features, ``label``, ``anomalous`` and ``start`` of the windows of one series, each (n,)."""
+
+    def cut(steps: Values) -> Values:  # windows along the last axis
+        return sliding_window_view(steps, window, axis=0)[::step]
+
+    windows = cut(series.values)
     change = np.abs(np.diff(windows, axis=1))
     columns: Arrays = {
         "mean": windows.mean(axis=1),
@@ -256,14 +220,14 @@ def _windows(
         "trend": windows[:, -1] - windows[:, 0],
     }
     if features == "commands":
-        sent = cut(commands)
+        sent = cut(series.commands)
         columns["commands"] = sent.sum(axis=(1, 2)) / window
         columns["command_kinds"] = sent.any(axis=2).sum(axis=1)
     else:
         columns["median"] = np.median(windows, axis=1)
         columns["jump"] = change.max(axis=1)
         columns["still"] = (change == 0.0).mean(axis=1)
-    anomalous = cut(label)
+    anomalous = cut(series.label)
     columns["label"] = anomalous.max(axis=1)
     columns["anomalous"] = anomalous.mean(axis=1)
     columns["start"] = np.arange(len(windows)) * step
