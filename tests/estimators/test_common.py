@@ -276,6 +276,21 @@ def test_sparse_rows_equal_dense_ones(method, fleet):
         )
 
 
+@pytest.mark.parametrize("kernel", ["rbf", "laplacian", "rbf+laplacian"])
+def test_indices_of_sparse_rows_may_have_64_bits(kernel, fleet):
+    X, task = fleet
+    short = sparse.csr_array(np.where(np.abs(X) > 0.5, X, 0.0))
+    long = short.copy()
+    long.indices = short.indices.astype(np.int64)
+    long.indptr = short.indptr.astype(np.int64)
+    expected = IndependentOCKSR(kernel=kernel).fit(short, task=task)
+    model = IndependentOCKSR(kernel=kernel).fit(long, task=task)
+    np.testing.assert_array_equal(
+        model.decision_function(long, task=task),
+        expected.decision_function(short, task=task),
+    )
+
+
 @pytest.mark.slow
 @every_model
 def test_blocks_and_threads_do_not_change_scores(method, fleet):

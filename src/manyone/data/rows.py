@@ -346,7 +346,7 @@ def check_rows(estimator: WithColumns, X: object, *, reset: bool) -> Rows:
     dtype = np.float64 if reset else [np.float64, np.float32]
     least = 1 if reset else 0
     try:
-        return validate_data(
+        checked = validate_data(
             estimator,
             X,
             reset=reset,
@@ -356,6 +356,19 @@ def check_rows(estimator: WithColumns, X: object, *, reset: bool) -> Rows:
         )
     except (ValueError, TypeError, OverflowError) as error:
         raise checks.with_place(error, X) from None
+    return _with_short_indices(checked) if sparse.issparse(checked) else checked
+
+
+def _with_short_indices(X: Rows) -> Rows:
+    """Sparse rows with indices of 32 bits where these are enough.
+
+    The distances of scikit-learn want such indices, and equal rows have equal bytes.
+    """
+    if X.indices.dtype == np.int32 or max(X.nnz, *X.shape) > np.iinfo(np.int32).max:
+        return X
+    indices = X.indices.astype(np.int32)
+    starts = X.indptr.astype(np.int32)
+    return type(X)((X.data, indices, starts), shape=X.shape)
 
 
 def row_numbers(X: Rows) -> Codes:
