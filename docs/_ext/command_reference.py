@@ -15,7 +15,7 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 from typer.models import ArgumentInfo
 
-from manyone.cli import app as command_line
+from manyone.cli import COMMANDS, function_of
 
 
 class Commands(SphinxDirective):
@@ -24,8 +24,8 @@ class Commands(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         """Sections."""
         lines: list[str] = []
-        for command in command_line.registered_commands:
-            lines += section(command.callback, command.epilog or "")
+        for name in COMMANDS:
+            lines += section(*function_of(name))
         return self.parse_text_to_nodes("\n".join(lines), allow_section_headings=True)
 
 

@@ -11,7 +11,7 @@ import pytest
 import typer
 
 import manyone
-from manyone.cli import common, main
+from manyone.cli import COMMANDS, common, function_of, main
 from manyone.page.html import Cell, Row, Table
 from manyone.progress import announce
 
@@ -176,6 +176,13 @@ def test_the_command_starts_without_what_it_may_not_need():
         timeout=120,
     )
     assert found.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_says_of_a_command_what_it_says_of_itself(name):
+    function, examples = function_of(name)
+    assert function.__doc__.splitlines()[0] == COMMANDS[name].help
+    assert f"manyone {name}" in examples
 
 
 def test_python_m_is_the_same_command():

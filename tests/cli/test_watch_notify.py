@@ -30,8 +30,10 @@ def receiver(monkeypatch):
 
 
 def patience(monkeypatch, seconds):
-    finish = outbox.Messenger.finish
-    monkeypatch.setattr(outbox.Messenger, "finish", lambda self: finish(self, seconds))
+    monkeypatch.setattr(
+        "manyone.cli.watch.deliver",
+        lambda store, send: outbox.deliver(store, send, seconds),
+    )
 
 
 def faults(*machines, calm=1):
@@ -102,25 +104,22 @@ def test_a_receiver_that_refuses_half_loses_nothing(here, receiver):
 
 
 def test_a_receiver_that_hangs_delays_no_row(here, receiver, monkeypatch):
-    """All rows are judged and saved while the first message hangs."""
+    """All rows are judged and saved, and copied, before the first message is sent."""
     patience(monkeypatch, 1.0)
-    monkeypatch.setattr(notify, "TIMEOUT", 4.0)
     monkeypatch.setattr("manyone.cli.watching._BATCH", 20)
-    receiver.behaviour = lambda n: "hang"
     in_time(pl.concat([faults("pump 2"), calm_rows(3)])).write_csv("today.csv")
-    saved = []
-    finish = outbox.Messenger.finish
-
-    def note(self):
-        saved.append((query("SELECT count(*) FROM scores"), receiver.requests))
-        finish(self)
-
-    monkeypatch.setattr(outbox.Messenger, "finish", note)
-    begin = time.monotonic()
-    assert tell() == 0
-    spent = time.monotonic() - begin
     rows = len(pl.read_csv("today.csv"))
-    assert saved == [([(rows,)], 1)]
+    saved = []
+
+    def hang(number):
+        saved.append((query("SELECT count(*) FROM scores"), len(pl.read_csv("o.csv"))))
+        return "hang"
+
+    receiver.behaviour = hang
+    begin = time.monotonic()
+    assert tell("--out", "o.csv") == 0
+    spent = time.monotonic() - begin
+    assert {*map(str, saved)} == {str(([(rows,)], rows))}
     assert query(SENT) == [] and spent < 10
 
 

@@ -15,8 +15,9 @@ In a shell::
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Annotated, Any, NamedTuple
 
 try:
     import typer
@@ -24,16 +25,95 @@ except ImportError as error:
     raise SystemExit(
         f"manyone: {error}. Install: pip install '.[cli]' in the checkout of manyone"
     ) from error
+from typer.core import TyperCommand
 
 from manyone import __version__
-from manyone.cli import common, demo, fit, reproduce, run, score, serve, upkeep, watch
+from manyone.cli import common
 
-app = typer.Typer(
+
+class Command(NamedTuple):
+    """Where a command is, and what is said of it before it is imported.
+
+    Attributes
+    ----------
+    module : str
+        Of this package; its function has the name of the command.
+    help : str
+        The first line of the function's docstring.
+    extras : str
+        What it needs to be installed.
+    """
+
+    module: str
+    help: str
+    extras: str = "cli"
+
+
+#: All commands, in the order of the help.
+COMMANDS = {
+    "demo": Command("demo", "Go the whole path on an example table."),
+    "fit": Command("fit", "Learn what is normal for each entity of a table."),
+    "info": Command("fit", "Show what is in a model."),
+    "score": Command(
+        "score", "Give every row a score, a p-value and an alarm or none."
+    ),
+    "evaluate": Command("score", "Compare a model with the truth."),
+    "report": Command("score", "Write a page about a model and a table."),
+    "watch": Command(
+        "watch",
+        "Score new rows, say which tasks drift since when, and learn from answers.",
+    ),
+    "run": Command(
+        "run", "Do what is due: watch, tell people, write the page, refit with a guard."
+    ),
+    "serve": Command(
+        "serve",
+        "Answer requests over HTTP with what a model says of rows.",
+        "serve,cli",
+    ),
+    "enroll": Command("upkeep", "Add normal rows to a model."),
+    "forget": Command("upkeep", "Remove a task and every row of it from a model."),
+    "recalibrate": Command(
+        "upkeep", "Promise another alarm rate; nothing is fitted again."
+    ),
+    "reproduce": Command(
+        "reproduce", "Redo the paper's experiments, or compare on faults.", "cli,plot"
+    ),
+}
+
+
+def function_of(name: str) -> tuple[Callable[..., None], str]:
+    """The function of a command, and the examples at the end of its help."""
+    command = COMMANDS[name]
+    with common.needs(command.extras):
+        module = import_module(f"manyone.cli.{command.module}")
+    modules = [each.module for each in COMMANDS.values()]
+    is_alone = modules.count(command.module) == 1
+    examples = common.examples(module.__doc__, "" if is_alone else name)
+    return getattr(module, name), examples
+
+
+class _ImportedWhenCalled(TyperCommand):
+    """A command whose options and imports cost nothing until somebody calls it."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
+    ) -> Any:
+        """Parse the words after the name of the command."""
+        assert self.name is not None
+        function, examples = function_of(self.name)
+        single = typer.Typer(add_completion=False, rich_markup_mode=None)
+        single.command(epilog=examples)(function)
+        command = typer.main.get_command(single)
+        return command.make_context(info_name, args, parent, **extra)
+
+
+_group = typer.Typer(
     add_completion=False, rich_markup_mode=None, invoke_without_command=True
 )
 
 
-@app.callback(epilog=common.examples(__doc__))
+@_group.callback(epilog=common.examples(__doc__))
 def manyone(
     context: typer.Context,
     version: Annotated[
@@ -47,8 +127,9 @@ def manyone(
         typer.echo(context.get_help())
 
 
-for group in (demo, fit, score, watch, run, serve, upkeep, reproduce):
-    group.add_to(app)
+app: Any = typer.main.get_command(_group)
+for _name, _command in COMMANDS.items():
+    app.add_command(_ImportedWhenCalled(_name, help=_command.help))
 
 
 def main(args: Sequence[str] | None = None) -> int:

@@ -13,13 +13,14 @@ import warnings
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NoReturn
+from typing import Literal, NoReturn
 
 import typer
 
-if TYPE_CHECKING:
-    from manyone.page.html import Table
-
+from manyone.files.errors import ModelFileError
+from manyone.page.html import Table
+from manyone.progress import listening
+from manyone.tablefiles import TableFileError
 
 STANDS_OUT = 3  # exit code where --exit-code asks for one: something stands out
 # Exit codes of what ctrl-C ended, and of what was asked to end, as shells have them.
@@ -121,9 +122,6 @@ def _say(text: str) -> None:
 
 def _what_to_mend(error: Exception) -> str:
     """What the user is told of an error that is not ours; empty if it is."""
-    from manyone.files.errors import ModelFileError
-    from manyone.tablefiles import TableFileError
-
     if hasattr(
         error, "format_message"
     ):  # of the option parser, which has its own words
@@ -317,7 +315,5 @@ def _log(line: Callable[[], str]) -> Iterator[None]:
 @contextmanager
 def working(doing: str) -> Iterator[None]:
     """A bar on stderr for the steps that are told of inside, where they take over a second."""
-    from manyone.progress import listening
-
     with progress(doing, "steps") as update, listening(update, _say):
         yield

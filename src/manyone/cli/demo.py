@@ -12,22 +12,20 @@ import shlex
 from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
+import jinja2  # noqa: F401 - better to know now than at the last step
 import numpy as np
+import polars as pl
 import typer
 
-from manyone.cli.common import check_folder, examples, needs
+from manyone._types import Array, Codes
+from manyone.cli.common import check_folder
 from manyone.cli.fit import fit
 from manyone.cli.run import run
 from manyone.cli.score import evaluate, report, score
 from manyone.datasets import make_fleet
 from manyone.tablefiles import table_writer
-
-if TYPE_CHECKING:
-    import polars as pl
-
-    from manyone._types import Array, Codes
 
 _SENSORS = {  # name: usual value, size of an ordinary deviation
     "temperature": (62.0, 2.5),
@@ -62,11 +60,6 @@ out = "week.html"
 """
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the commands of this file."""
-    app.command(epilog=examples(__doc__))(demo)
-
-
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for all that it writes.")] = Path(
         "demo"
@@ -77,9 +70,6 @@ def demo(
     Readings of sixteen machines, raw and with gaps: a model is fitted, today's readings are
     scored, a page shows the alarms, and the same readings are watched as they come.
     """
-    with needs("cli"):
-        import jinja2  # noqa: F401 - better to know now than at the last step
-        import polars  # noqa: F401
     check_folder("--out", out)
     out.mkdir(parents=True, exist_ok=True)
     events = out / "events.csv"
@@ -106,8 +96,6 @@ def demo(
 
 def _run_week(out: Path, today: Path) -> None:
     """Let the same readings come day by day, as a scheduler would have them."""
-    import polars as pl
-
     inbox = out / "inbox"
     inbox.mkdir(exist_ok=True)
     for name in ("fleet.state", "fleet.state-wal", "fleet.state-shm"):
@@ -142,8 +130,6 @@ def example_tables() -> tuple[pl.DataFrame, pl.DataFrame]:
     -------
     events, today : polars.DataFrame
     """
-    import polars as pl
-
     fleet: Any = make_fleet(
         _MACHINES, _ROWS, len(_SENSORS), n_test=_TODAY, fault_rate=0.05, fault_size=8.0,
         fault="own", random_state=0,
@@ -173,8 +159,6 @@ def _readings(
     X: Array, machine: Codes, kind: Codes, start: datetime, rng: np.random.Generator
 ) -> pl.DataFrame:
     """Rows of sensors as somebody would have written them down, those of a machine in order."""
-    import polars as pl
-
     n = len(X)
     names = ("press", "lathe", "pump")
     minutes = rng.permutation(5 * 24 * 60)[:n]

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from manyone.alerts.incidents import Findings
 from manyone.data.rows import MISSING
 from manyone.page.fleet import Drift, moment
+from manyone.tables import TableModel
 from manyone.tables.answers import BASES
 from manyone.watch import Monitor, MonitorState
 from manyone.watch.model import Scored
-
-if TYPE_CHECKING:
-    from manyone.alerts.incidents import Findings
-    from manyone.tables import TableModel
 
 # Probability of any flag in a table in which nothing changes.
 _LEVEL = 0.05

@@ -16,11 +16,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
-from manyone.cli.common import InputError, examples, needs, print_lines, working
+from manyone.cli.common import InputError, needs, print_lines, working
 from manyone.cli.models import (
     BadCells,
     Database,
@@ -34,7 +34,9 @@ from manyone.cli.models import (
     save_model,
     source_of,
 )
+from manyone.estimators.base import OneClassEstimator
 from manyone.messages import shortlist
+from manyone.model_files import read_header
 from manyone.tablefiles import (
     BadValues,
     ParquetTable,
@@ -43,10 +45,9 @@ from manyone.tablefiles import (
     is_parquet,
     read_table,
 )
-
-if TYPE_CHECKING:
-    from manyone.estimators.base import OneClassEstimator
-    from manyone.tables import TableModel
+from manyone.tables import TableModel
+from manyone.tables.choice import BY_NAME
+from manyone.tables.summary import summary_of
 
 Anomalies = Literal["any", "strangers", "faults"]
 Engine = Literal["local", "dask"]
@@ -87,12 +88,6 @@ Outlier = Annotated[
     str | None,
     typer.Option(help="Column that says yes, true or 1 of rows known to be abnormal."),
 ]
-
-
-def add_to(app: typer.Typer) -> None:
-    """Add the commands of this file."""
-    app.command(epilog=examples(__doc__, "fit"))(fit)
-    app.command(epilog=examples(__doc__, "info"))(info)
 
 
 def fit(
@@ -160,12 +155,6 @@ def fit(
     if scheduler is not None and engine != "dask":
         raise InputError(f"--scheduler {scheduler} needs --engine dask.")
     chosen = _method(method, no_tune)
-    with needs("cli"):
-        import polars  # noqa: F401 - better to know now than after the fit
-
-        from manyone.tables import TableModel
-        from manyone.tables.summary import summary_of
-
     with working("reading"):
         forms = {} if time is None or time_format is None else {time: time_format}
         rows = _rows_to_fit(source, engine, task, ignore or [], forms, bad_values)
@@ -206,9 +195,6 @@ def info(model: Model) -> None:
 
     What it was fitted on, what it promises, and what became of every column.
     """
-    from manyone.model_files import read_header
-    from manyone.tables.summary import summary_of
-
     fitted = load_model(model)
     version = read_header(model)["manyone"]
     size = model.stat().st_size / 2**20
@@ -276,8 +262,6 @@ def _cluster(scheduler: str | None) -> AbstractContextManager[object]:
 
 def _method(method: str, no_tune: bool) -> str | OneClassEstimator:
     """What TableModel takes for a method."""
-    from manyone.tables.choice import BY_NAME
-
     if method not in ("auto", *BY_NAME):
         names = ", ".join(sorted(BY_NAME))
         raise InputError(f"--method {method}: give auto, or one of {names}.")

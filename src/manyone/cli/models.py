@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import Annotated, cast
 
+import polars as pl
 import typer
 
-from manyone.cli.common import InputError, needs
+from manyone.cli.common import InputError
 from manyone.files import locked
 from manyone.messages import shortlist
+from manyone.model_files import load, save
 from manyone.tablefiles import (
     BadValues,
     Query,
@@ -19,13 +21,11 @@ from manyone.tablefiles import (
     TableFileError,
     read_table,
 )
-
-if TYPE_CHECKING:
-    import polars as pl
-
-    from manyone.tables import TableModel
-    from manyone.tables.errors import TableError
-    from manyone.tables.worth import Worth
+from manyone.tables import TableModel, errors
+from manyone.tables.errors import TableError
+from manyone.tables.frames import joined_label
+from manyone.tables.inputs import file_columns
+from manyone.tables.worth import Worth
 
 Model = Annotated[Path, typer.Argument(help="File that manyone fit wrote.")]
 AtLeast = Annotated[
@@ -79,13 +79,7 @@ def source_of(table: Path | None, sql: str | None, db: Path | None) -> Source:
 
 def load_model(path: Path) -> TableModel:
     """A model that ``manyone fit`` wrote."""
-    with needs("cli"):
-        import polars  # noqa: F401 - every table goes through it
-
-        from manyone import load
-        from manyone.tables import TableModel
-
-        model = load(path)
+    model = load(path)
     if not isinstance(model, TableModel):
         raise InputError(
             f"{path} holds a {type(model).__name__}, not a model of tables. Use it from Python, or "
@@ -113,8 +107,6 @@ def rows_for(
     bad_values, need_rows
         As in :func:`manyone.tablefiles.read_table`.
     """
-    from manyone.tables.inputs import file_columns
-
     return read_table(
         source,
         **file_columns(model),
@@ -127,8 +119,6 @@ def rows_for(
 @contextmanager
 def about(source: Source, first_row: int = 0) -> Iterator[None]:
     """Say which file it is that a model refuses, and count rows from its beginning."""
-    from manyone.tables.errors import TableError
-
     try:
         yield
     except TableFileError:  # names the file itself
@@ -144,8 +134,6 @@ def about(source: Source, first_row: int = 0) -> Iterator[None]:
 
 def _remedy(error: TableError) -> str:
     """What to do about an error, by options of a command where it is one of Python."""
-    from manyone.tables import errors
-
     options: dict[type[TableError], str] = {
         errors.UnknownTaskError: "Enrol it, or give --unknown pooled to compare it "
         "with all tasks.",
@@ -238,8 +226,6 @@ def asked_worth(
     model: TableModel, at_least: Sequence[str] | None, direction: Sequence[str] | None
 ) -> Worth | None:
     """What the options --at-least and --direction call worth an alarm."""
-    from manyone.tables.worth import Worth
-
     smallest = named_values("--at-least", at_least)
     ways = named_values("--direction", direction)
     try:
@@ -251,8 +237,6 @@ def asked_worth(
 
 def label_of(model: TableModel, words: Sequence[str]) -> Hashable:
     """The label of a task that is written so, in one word or one for each task column."""
-    from manyone.tables.frames import joined_label
-
     text = words[0] if len(words) == 1 else joined_label(words)
     for label in model.tasks_.tolist():
         if str(label) == text:
@@ -264,8 +248,6 @@ def label_of(model: TableModel, words: Sequence[str]) -> Hashable:
 
 def save_model(model: TableModel, path: Path) -> None:
     """Write a model, after whoever is changing the file."""
-    from manyone import save
-
     with locked(path) if path.exists() else nullcontext():
         save(model, path)
 
@@ -273,8 +255,6 @@ def save_model(model: TableModel, path: Path) -> None:
 @contextmanager
 def changing(path: Path) -> Iterator[TableModel]:
     """A model that is read, changed and written, while no other process does so."""
-    from manyone import save
-
     with locked(path):
         model = load_model(path)
         yield model

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 
-from manyone.alerts.notify import AddressError, Channel, NotSentError, channel_to
+from manyone.alerts.notify import AddressError, NotSentError, Send, channel_to
 from manyone.cli.common import InputError
 from manyone.messages import plural, warn_user
-
-if TYPE_CHECKING:
-    from manyone.watch.outbox import Unsent
+from manyone.watch.outbox import Unsent
 
 
-def channel_of(address: str, said_in: str = "--notify") -> Channel:
+def channel_of(address: str, said_in: str = "--notify") -> Send:
     """Where messages go; an address that cannot be used is refused and never shown."""
     try:
         return channel_to(address)
@@ -23,14 +20,14 @@ def channel_of(address: str, said_in: str = "--notify") -> Channel:
         raise InputError(f"{said_in}: {error}.") from None
 
 
-def send_test(channel: Channel | None, state: Path) -> None:
+def send_test(send: Send | None, state: Path) -> None:
     """Send one message, to see whether it arrives."""
-    if channel is None:
+    if send is None:
         raise InputError("--notify-test needs --notify URL.")
     text = "This is a test of manyone watch: new incidents arrive here."
     content = {"id": "test", "kind": "test", "text": text, "state": state.name}
     try:
-        channel.send(content)
+        send(content)
     except NotSentError as error:
         raise InputError(f"--notify: the test was not delivered: {error}.") from None
     typer.echo("The test message was delivered")

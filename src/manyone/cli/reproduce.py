@@ -20,15 +20,18 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
+from joblib import cpu_count
 
 from manyone.cli.common import (
     InputError,
     check_folder,
-    examples,
-    needs,
     print_table,
     progress,
 )
+from manyone.experiments.data import names
+from manyone.experiments.page import auc_table
+from manyone.experiments.plan import Plan
+from manyone.experiments.reproduce import reproduce as run_plan
 
 Strangers = Literal["mnist", "coil100", "face", "all"]
 Faults = Literal[
@@ -36,11 +39,6 @@ Faults = Literal[
 ]
 Data = Literal[Strangers, Faults]
 Kinds = Literal["seen", "unseen", "both", "faults", "time"]
-
-
-def add_to(app: typer.Typer) -> None:
-    """Add the commands of this file."""
-    app.command(epilog=examples(__doc__))(reproduce)
 
 
 def reproduce(
@@ -76,13 +74,6 @@ def reproduce(
 
     Writes a table, tests, figures and a page.
     """
-    with needs("cli,plot"):
-        from joblib import cpu_count
-
-        from manyone.experiments.page import auc_table
-        from manyone.experiments.plan import Plan
-        from manyone.experiments.reproduce import reproduce as run_plan
-
     data, datasets, protocol, protocols = _what_to_run(data, protocol)
     repeats = repeats or (1 if quick else 10)
     plan = (Plan.quick if quick else Plan)(datasets, protocols, repeats, seed)
@@ -104,9 +95,9 @@ def reproduce(
     for name in results.datasets:
         print_table(auc_table(name, results), leave_out=("p", "difference"))
     if plan.missing:
-        names = ", ".join(plan.missing)
+        missing = ", ".join(plan.missing)
         remedy = "pip install '.[experiments]' in its checkout"
-        typer.echo(f"Left out, not installed: {names}. Install: {remedy}")
+        typer.echo(f"Left out, not installed: {missing}. Install: {remedy}")
     typer.echo(f"Page: {out / 'report.html'}")
     failed = [f"{o.cell.method}: {o.error}" for o in results.outcomes if o.error]
     if failed:
@@ -120,8 +111,6 @@ def _what_to_run(
     data: Data | None, protocol: Kinds | None
 ) -> tuple[Data, tuple[str, ...], Kinds, tuple[str, ...]]:
     """What is asked for, or follows from it: data, its sets, protocol, its kinds of anomaly."""
-    from manyone.experiments.data import names
-
     if data is None:
         data = "all-faults" if protocol in ("faults", "time") else "mnist"
     faults = names("time" if protocol == "time" else "faults")

@@ -27,22 +27,23 @@ from __future__ import annotations
 
 import glob
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
-from manyone.cli.common import STANDS_OUT, InputError, examples, needs, working
-from manyone.cli.config import read_config
+from manyone.cli.common import STANDS_OUT, InputError, working
+from manyone.cli.config import WATCH, Settings, read_config, watch_asked_for
 from manyone.cli.models import about, load_model
 from manyone.cli.notify import channel_of, warn_of_messages
 from manyone.cli.score import report
-from manyone.cli.watch import watch
 from manyone.files import locked
 from manyone.messages import warn_user
 from manyone.tablefiles import stamp_of
-
-if TYPE_CHECKING:
-    from manyone.watch.store import Store
+from manyone.watch.incidents import incidents_of, outstanding
+from manyone.watch.outbox import deliver, unsent_messages
+from manyone.watch.refit import challenge, kept_rows_of, latest_day
+from manyone.watch.store import Store, open_store, read_store
+from manyone.watch.versions import complete, replace_model
 
 _PATTERN = "*?["
 _EVERY_DAYS = 7.0
@@ -56,38 +57,31 @@ _ENDED = "run_rows"
 _EARLY = 0.1
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the command of this file."""
-    app.command(epilog=examples(__doc__))(run)
-
-
 def run(
     config: Annotated[Path, typer.Argument(help="TOML file that says what to do.")],
 ) -> None:
     """Do what is due: watch, tell people, write the page, refit with a guard."""
-    settings = read_config(config)
-    if "notify" in settings:
-        # Refused before anything is read.
-        channel_of(settings["notify"]["url"], f"{config}, [notify] url")
+    due = _Due(config, read_config(config))
     with locked(config, patience=0.0):
-        if _Due(config, settings).do():
+        if due.do():
             raise typer.Exit(STANDS_OUT)
 
 
 class _Due:
     """The steps of a run."""
 
-    def __init__(self, config: Path, settings: dict[str, dict[str, Any]]) -> None:
+    def __init__(self, config: Path, settings: Settings) -> None:
         self._config = config
         self._settings = settings
-        self._model: Path = settings["data"]["model"]
-        self._state: Path = settings["data"]["state"]
+        self._model = config.parent / settings["data"]["model"]
+        self._state = config.parent / settings["data"]["state"]
+        # Refused before anything is read.
+        watch_asked_for(config, settings, self._model)
+        if "notify" in settings:
+            channel_of(settings["notify"]["url"], f"{config}, [notify] url")
 
     def do(self) -> bool:
         """Do what is due; whether something stands out."""
-        from manyone.watch.store import open_store
-        from manyone.watch.versions import complete
-
         if self._state.exists():
             with open_store(self._state) as store, about(self._state):
                 complete(store, self._model)
@@ -99,38 +93,30 @@ class _Due:
             except (InputError, OSError, ValueError) as error:
                 # A table that cannot be read holds up no other one.
                 problems.append(error)
-        if not self._state.exists():
-            return self._end(problems, False)
-        if "notify" in self._settings:
-            self._notify()
-        if "report" in self._settings:
-            self._report()
-        if "refit" in self._settings and not problems:
-            self._refit()
-        stands_out |= self._stood_out()
-        return self._end(problems, stands_out)
+        if self._state.exists():
+            if "notify" in self._settings:
+                self._notify()
+            if "report" in self._settings:
+                self._report()
+            if "refit" in self._settings and not problems:
+                self._refit()
+            stands_out |= self._stood_out()
+        for problem in problems[1:]:
+            warn_user(str(problem), UserWarning)
+        if problems:
+            raise problems[0]
+        return stands_out
 
     def _stood_out(self) -> bool:
         """Whether an incident stands out, unanswered, among rows since the last run.
 
         A run that was killed has told nobody, so rows since the last that ended count.
         """
-        from manyone.watch.incidents import incidents_of, outstanding
-        from manyone.watch.store import open_store
-
         with open_store(self._state) as store:
             joined = incidents_of(store, since=int(store.note(_ENDED) or 0))
             store.set_note(_ENDED, str(store.last_row))
             store.commit(None)
         return len(outstanding(joined)) > 0
-
-    @staticmethod
-    def _end(problems: list[Exception], stands_out: bool) -> bool:
-        for problem in problems[1:]:
-            warn_user(str(problem), UserWarning)
-        if problems:
-            raise problems[0]
-        return stands_out
 
     def _tables(self) -> list[Path]:
         """Tables in the order of their names; of a pattern, those that have changed."""
@@ -147,8 +133,6 @@ class _Due:
 
     def _is_new(self, path: Path) -> bool:
         """Whether a file may have changed since it was read to its end."""
-        from manyone.watch.store import read_store
-
         if not self._state.exists():
             return True
         with read_store(self._state) as store:
@@ -157,30 +141,21 @@ class _Due:
 
     def _watch(self, table: Path) -> bool:
         """Watch a table; whether something stands out."""
-        notify = self._settings.get("notify", {})
-        options = dict(self._settings.get("watch", {}))
-        if "feedback" in options and not options["feedback"].exists():
+        settings = dict(self._settings)
+        options = dict(settings.get("watch", {}))
+        answers = options.get("feedback")
+        if answers is not None and not (self._config.parent / answers).exists():
             typer.echo(f"No answers yet: there is no {options.pop('feedback')}")
+        settings["watch"] = options
         try:
-            watch(
-                self._model,
-                self._state,
-                table,
-                notify=notify.get("url"),
-                notify_later=True,
-                cool_down=notify.get("cool_down", 60.0),
-                exit_code=True,
-                **options,
-            )
+            with watch_asked_for(self._config, settings, table) as context:
+                WATCH.invoke(context)
         except typer.Exit as end:
             return end.exit_code == STANDS_OUT
         return False
 
     def _notify(self) -> None:
         """Send the messages that wait."""
-        from manyone.watch.outbox import deliver, unsent_messages
-        from manyone.watch.store import open_store
-
         with open_store(self._state) as store:
             deliver(store, channel_of(self._settings["notify"]["url"]))
             unsent = unsent_messages(store)
@@ -188,8 +163,6 @@ class _Due:
 
     def _is_due(self, store: Store, note: str, every_days: float) -> float | None:
         """The day, if so many days have gone by since a day that was noted."""
-        from manyone.watch.refit import latest_day
-
         day = latest_day(store)
         last = store.note(note)
         if day is None or (last and day < float(last) + every_days - _EARLY):
@@ -198,42 +171,34 @@ class _Due:
 
     def _report(self) -> None:
         """Write the page of the store, if it is due."""
-        from manyone.watch.store import open_store
-
         asked = self._settings["report"]
         with open_store(self._state) as store:
             day = self._is_due(store, _REPORTED, asked.get("every_days", 0.0))
-        if day is None:
-            return
-        report(self._model, out=asked["out"], state=self._state)
-        with open_store(self._state) as store:
-            store.set_note(_REPORTED, repr(day))
-            store.commit(None)
+            if day is not None:
+                out = self._config.parent / asked["out"]
+                report(self._model, out=out, state=self._state)
+                store.set_note(_REPORTED, repr(day))
+                store.commit(None)
 
     def _refit(self) -> None:
         """Fit and judge a challenger, if it is due."""
-        from manyone.watch.refit import challenge, kept_rows_of
-        from manyone.watch.store import open_store
-        from manyone.watch.versions import replace_model
-
         asked = self._settings["refit"]
-        with open_store(self._state) as store, about(self._state), needs("cli"):
+        with open_store(self._state) as store, about(self._state):
             last = store.note(_REFITTED)
             day = self._is_due(store, _REFITTED, asked.get("every_days", _EVERY_DAYS))
             if day is None:
                 return
             champion = load_model(self._model)
             rows = kept_rows_of(store, champion)
+            store.set_note(_REFITTED, repr(day))
             if last is None or rows is None:
                 # The first model was just fitted: its time begins now.
-                store.set_note(_REFITTED, repr(day))
                 store.commit(None)
                 return
             with working("refitting"):
                 verdict = challenge(
                     champion, rows, asked.get("train_days", _TRAIN_DAYS)
                 )
-            store.set_note(_REFITTED, repr(day))
             if verdict.challenger is not None:
                 replace_model(store, self._model, verdict.challenger, verdict.facts)
             store.commit(None)

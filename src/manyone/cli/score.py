@@ -27,19 +27,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
+import polars as pl
 import typer
 
+from manyone.alerts.incidents import Findings
+from manyone.alerts.values import Rows as ScoredRows
 from manyone.cli.common import (
     STANDS_OUT,
     InputError,
-    examples,
-    needs,
     print_lines,
     progress,
     working,
 )
+from manyone.cli.drift import drift_of
 from manyone.cli.models import (
     AsJson,
     AtLeast,
@@ -70,25 +72,18 @@ from manyone.tablefiles import (
     read_blocks,
     table_writer,
 )
-
-if TYPE_CHECKING:
-    import polars as pl
-
-    from manyone.alerts.incidents import Findings
-    from manyone.alerts.values import Rows as ScoredRows
-    from manyone.tables import TableModel
-    from manyone.tables.past import TablePast
+from manyone.tables import TableModel
+from manyone.tables.frames import as_table
+from manyone.tables.incidents import findings_of, incident_table, scored_rows
+from manyone.tables.inputs import file_columns
+from manyone.tables.page import report_of, write_page
+from manyone.tables.past import TablePast
+from manyone.watch.record import report_of_store
 
 Unknown = Literal["pooled", "error", "skip"]
 _STREAM = Path("-")
 # Incidents that --json prints at most, the most telling ones.
 _INCIDENTS_IN_JSON = 100
-
-
-def add_to(app: typer.Typer) -> None:
-    """Add the commands of this file."""
-    for command in (score, evaluate, report):
-        app.command(epilog=examples(__doc__, command.__name__))(command)
 
 
 def score(
@@ -137,9 +132,6 @@ def score(
         if incidents in (_STREAM, out):
             raise InputError(f"--incidents {incidents}: name another file.")
     fitted = load_model(model)
-    from manyone.tables.frames import as_table
-    from manyone.tables.incidents import findings_of, incident_table, scored_rows
-
     worth = asked_worth(fitted, at_least, direction)
     totals = _Totals(fitted.promised_rate_ if fdr is None else None)
     needs_incidents = incidents is not None or as_json or exit_code
@@ -221,8 +213,6 @@ def _blocks(
     model: TableModel, source: Source, whole: bool, bad_values: BadValues
 ) -> Iterator[Block]:
     """The table in blocks; or at once, where rows are compared with one another."""
-    from manyone.tables.inputs import file_columns
-
     if whole:
         table = rows_for(model, source, bad_values=bad_values, need_rows=False)
         return iter([Block(table, 0, 1.0)])
@@ -426,11 +416,7 @@ def report(
     sources = [each for each in (source, state) if each is not None]
     refuse_same("--out", out, model, *sources)
     table_model = load_model(model)
-    with about(source or model), needs("cli"), working("reporting"):
-        from manyone.cli.drift import drift_of
-        from manyone.tables.page import report_of, write_page
-        from manyone.watch.record import report_of_store
-
+    with about(source or model), working("reporting"):
         if state is not None:
             with about(state):
                 values = report_of_store(state, table_model, model.name, table)

@@ -20,16 +20,14 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+import uvicorn
 
-from manyone.cli.common import InputError, examples, needs
+from manyone.cli.common import InputError
 from manyone.cli.models import Model, load_model
+from manyone.serve import make_app
+from manyone.watch.store import read_store
 
 _GRACE = 30  # seconds for requests that run when the service is stopped
-
-
-def add_to(app: typer.Typer) -> None:
-    """Add the command of this file."""
-    app.command(epilog=examples(__doc__))(serve)
 
 
 def serve(
@@ -43,12 +41,6 @@ def serve(
     ] = 8000,
 ) -> None:
     """Answer requests over HTTP with what a model says of rows."""
-    with needs("serve,cli"):
-        import uvicorn
-
-        from manyone.serve import make_app
-    from manyone.watch.store import read_store
-
     fitted = load_model(model)
     if state is not None:
         with read_store(state):

@@ -16,7 +16,7 @@ from typing import Annotated
 
 import typer
 
-from manyone.cli.common import InputError, echo, examples, working
+from manyone.cli.common import InputError, echo, working
 from manyone.cli.models import (
     Database,
     Model,
@@ -30,12 +30,6 @@ from manyone.cli.models import (
     source_of,
 )
 from manyone.messages import plural
-
-
-def add_to(app: typer.Typer) -> None:
-    """Add the commands of this file."""
-    for command in (enroll, forget, recalibrate):
-        app.command(epilog=examples(__doc__, command.__name__))(command)
 
 
 def enroll(

@@ -22,11 +22,14 @@ import json
 import time as clock
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from manyone.cli.common import STANDS_OUT, InputError, examples
+from manyone.alerts.metrics import Metric, prometheus_text
+from manyone.cli import watch_words
+from manyone.cli.answers import read_answers, read_mutes
+from manyone.cli.common import STANDS_OUT, InputError
 from manyone.cli.models import (
     AsJson,
     AtLeast,
@@ -46,16 +49,13 @@ from manyone.cli.models import (
     source_of,
 )
 from manyone.cli.notify import channel_of, send_test, warn_of_messages
+from manyone.cli.watching import Options, WatchRun
 from manyone.files import write_atomically
 from manyone.tablefiles import Source, check_place
-
-if TYPE_CHECKING:
-    from manyone.watch.store import Store, Totals
-
-
-def add_to(app: typer.Typer) -> None:
-    """Add the command of this file."""
-    app.command(epilog=examples(__doc__))(watch)
+from manyone.watch.answers import add_answers, without_rows
+from manyone.watch.mutes import set_mutes
+from manyone.watch.outbox import deliver, unsent_messages
+from manyone.watch.store import Store, Totals, open_store
 
 
 def watch(
@@ -142,13 +142,6 @@ def watch(
     if notify_test:
         send_test(channel, state)
         return
-    from manyone.cli import watch_words
-    from manyone.cli.answers import read_answers, read_mutes
-    from manyone.cli.watching import Options, WatchRun
-    from manyone.watch.answers import add_answers, without_rows
-    from manyone.watch.mutes import set_mutes
-    from manyone.watch.outbox import unsent_messages
-    from manyone.watch.store import open_store
 
     begin = clock.monotonic()
     fitted = load_model(model)
@@ -161,6 +154,8 @@ def watch(
         silence_level=silence_level,
         bad_values=bad_values,
         worth=asked_worth(fitted, at_least, direction),
+        out=out,
+        cool_down=None if notify is None else timedelta(minutes=cool_down),
     )
     given = read_answers(feedback)
     mutes = None if mute is None else read_mutes(mute, fitted)
@@ -171,14 +166,12 @@ def watch(
         if mutes is not None:
             set_mutes(store, mutes)
         run = WatchRun(store, monitor, fitted, source, options)
-        if out is not None:
-            run.copy_to(out)
-        if channel is not None:
-            run.tell(None if notify_later else channel, timedelta(minutes=cool_down))
         answers = given.of_rows(store)
         new_answers = add_answers(store, answers)
         run.watch_new_rows()
         run.finish()
+        if channel is not None and not notify_later:
+            deliver(store, channel)
         lost = without_rows(store, answers)
         stored = store.totals()
         unsent = unsent_messages(store)
@@ -261,8 +254,6 @@ def _refuse_other_ids(store: Store, state: Path, id: str | None) -> None:
 
 def _write_metrics(path: Path, stored: Totals, seconds: float) -> None:
     """Numbers for Prometheus, in a file that its node exporter reads."""
-    from manyone.alerts.metrics import Metric, prometheus_text
-
     run = [
         Metric("watch_seconds", "gauge", "Seconds of the last run.", seconds),
         Metric(

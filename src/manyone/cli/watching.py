@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,7 +14,6 @@ import polars as pl
 
 from manyone._types import Array, Mask
 from manyone.alerts.evidence import STANDS_OUT
-from manyone.alerts.notify import Channel
 from manyone.alerts.values import Rows
 from manyone.cli.common import InputError, progress
 from manyone.cli.models import about, chosen_columns, refuse_gaps
@@ -31,11 +30,11 @@ from manyone.watch.arrivals import Arrivals, Silent
 from manyone.watch.incidents import IncidentFinder, incidents_of, outstanding
 from manyone.watch.mutes import Mutes
 from manyone.watch.outbox import (
-    Messenger,
     Notice,
     drift_notice,
     incident_notice,
     silent_notice,
+    write_messages,
 )
 from manyone.watch.score_copy import ForeignFileError, ScoreCopy
 from manyone.watch.store import ReadFile, Store, none_of_nan
@@ -64,6 +63,10 @@ class Options:
     bad_values : {"refuse", "missing"}
     worth : Worth or None
         What is worth an alarm.
+    out : Path or None
+        CSV file for a copy of the scores.
+    cool_down : timedelta or None
+        Between messages about one task; None: nobody is told.
     """
 
     id_column: str | None
@@ -73,6 +76,8 @@ class Options:
     silence_level: float
     bad_values: BadValues
     worth: Worth | None
+    out: Path | None
+    cool_down: timedelta | None
 
 
 class WatchRun:
@@ -119,23 +124,22 @@ class WatchRun:
         self._model = model
         self._source = source
         self._options = options
-        self._copy: ScoreCopy | None = None
-        self._messenger: Messenger | None = None
         self._arrivals = Arrivals(store)
         self._mutes = Mutes(store)
+        self._notices: list[Notice] = []
+        self._copy = self._copy_of_scores()
 
-    def copy_to(self, out: Path) -> None:
-        """Keep a copy of the scores in a file."""
+    def _copy_of_scores(self) -> ScoreCopy | None:
+        """A copy of the scores in a file, if somebody wants one."""
+        options = self._options
+        if options.out is None:
+            return None
         try:
-            self._copy = ScoreCopy(
-                self.store, out, self._options.keep, self._options.explain
-            )
+            return ScoreCopy(self.store, options.out, options.keep, options.explain)
         except ForeignFileError as error:
-            raise InputError(f"--out {out} {error}. Name a new file.") from error
-
-    def tell(self, channel: Channel | None, cool_down: timedelta) -> None:
-        """Tell people of new incidents and of drift that stands out."""
-        self._messenger = Messenger(self.store, channel, cool_down)
+            raise InputError(
+                f"--out {options.out} {error}. Name a new file."
+            ) from error
 
     def watch_new_rows(self) -> None:
         """Judge what is new in the table, batch by batch."""
@@ -173,30 +177,25 @@ class WatchRun:
 
     def finish(self) -> None:
         """Use answers to rows that have come now, and forget old values."""
-        used = use_answers(self.store, self.monitor)
+        use_answers(self.store, self.monitor)
         silent = self._arrivals.silent(self._options.silence_level)
         self.silent = [one for one in silent if not self._is_muted(one.task)]
-        self.store.prune_values(self._options.keep_days)
-        if used or not self.store.saved:
-            self._commit()
-        self._announce(
+        self._notices += [
             silent_notice(one.task, one.latest) for one in self.silent if one.new
-        )
-        (self._messenger or self.store).commit(None)  # how far a copy was written, too
-        if self._messenger is not None:
-            self._messenger.finish()
+        ]
+        self.store.prune_values(self._options.keep_days)
+        self._commit()
+        self.store.commit(None)  # how far a copy was written, too
 
     def _is_muted(self, task: str) -> bool:
         """Whether a task is muted at the time of the latest row."""
         return self._mutes.why(task, self._arrivals.now) is not None
 
-    def _announce(self, notices: Iterable[Notice]) -> None:
-        """Tell people, if they want to hear."""
-        if self._messenger is not None:
-            self._messenger.announce(notices)
-
     def _commit(self) -> None:
-        (self._messenger or self.store).commit(self.monitor)
+        if self._options.cool_down is not None:
+            write_messages(self.store, self._notices, self._options.cool_down)
+        self._notices.clear()
+        self.store.commit(self.monitor)
         if self._copy is not None:
             self._copy.catch_up()
 
@@ -240,7 +239,7 @@ class WatchRun:
         numbers = self.store.add_rows(self.monitor, columns, values)
         self._finder.add(numbers, names, state, scored)
         joined = incidents_of(self.store, since=numbers.start - 1)
-        self._announce(incident_notice(line) for line in outstanding(joined))
+        self._notices += [incident_notice(line) for line in outstanding(joined)]
         self._note_drift(flagged, most, watched, moments)
 
     def _answers(self, watched: Watched, frame: Frame) -> Answers:
@@ -315,10 +314,10 @@ class WatchRun:
             if not self._is_muted(names[t])
         ]
         self.drift_stands_out |= len(outstanding) > 0
-        self._announce(
+        self._notices += [
             drift_notice(names[t], when_it_drifts(state, t)[0], self.store.last_row)
             for t in outstanding
-        )
+        ]
         for t in np.flatnonzero((state.flagged >= 0) & ~flagged).tolist():
             row = int(np.argmax(watched.drift & watched.new & (watched.codes == t)))
             since, when = when_it_drifts(state, t)
