@@ -371,7 +371,8 @@ def attack() -> None:
             most.append(accepted)
             moved.append(reach[1] / reach[0] - 1)
             allowed.append(
-                radii[np.flatnonzero(scores >= monitor.state.low[0])[-1]] / reach[0] - 1
+                radii[np.flatnonzero(scores >= monitor.anchors.low[0])[-1]] / reach[0]
+                - 1
             )
         name = "alarms refused" if answered else "no answers"
         print(

@@ -182,7 +182,7 @@ for answered, name in ((False, "nobody answers"), (True, "alarms are called abno
         elif answered:
             monitor.feedback(watched.id, normal=False)
     ax.plot(np.arange(1, 1001), borders[name], label=name)
-cap = border(monitor.state.low[0])
+cap = border(monitor.anchors.low[0])
 ax.axhline(cap, color="k", lw=1, ls="--", label="cap")
 ax.set(
     title="an attack", xlabel="accepted rows of the attacker", ylabel="border: distance"

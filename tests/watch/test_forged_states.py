@@ -87,11 +87,10 @@ def test_arrays_of_other_shapes_and_types_are_refused(saved, model, name):
         ("neighbours", 0.0),
         ("log_wealth", np.nan),
         ("log_wealth", np.inf),
-        ("low", np.nan),
         ("rows", -1),
         ("flagged", -2),
         ("fleet_flagged", -2),
-        ("trained", np.inf),
+        ("answers", np.inf),
     ],
 )
 def test_numbers_out_of_range_are_refused(saved, model, name, wrong):

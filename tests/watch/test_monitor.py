@@ -4,7 +4,6 @@ import itertools
 
 import numpy as np
 import pytest
-from scipy import sparse
 from scipy.stats import binom
 
 from manyone import (
@@ -386,7 +385,6 @@ def test_columns_of_a_table_may_say_when_and_which(pumps):
         assert equal(found, given.update(new, task, time=when, id=ids))
         assert found.id.tolist() == list("wxyz")
     assert named.feedback("w", normal=True) == 1
-    assert named.enroll(wide.drop(columns="when"), id="reading") == 1
 
 
 @pytest.mark.parametrize(
@@ -399,49 +397,6 @@ def test_answers_are_true_or_false_for_each_id(model, normal):
     with pytest.raises(ValueError, match="normal must be True or False"):
         monitor.feedback([0, 1], normal=normal)
     assert monitor.feedback([0, 1], normal=[1, np.False_]) == 2
-
-
-def test_confirmed_rows_are_enrolled_within_a_cap(model):
-    X, task = stream(40, shift=1.0)
-    monitor = Monitor(model)
-    found = monitor.update(X, task)
-    assert monitor.enroll(X, id=found.id) == 0  # nobody has called them normal
-    monitor.feedback(found.id, normal=task[: len(X)] < 3)
-    assert monitor.enroll(X, id=found.id) == 3 * 15
-    assert monitor.enroll(X, id=found.id) == 0  # half of the thirty rows of each
-    assert monitor.state.learned[:4].tolist() == [15, 15, 15, 0]
-    assert monitor.model is not model
-    old = model.training_
-    new = monitor.model.training_
-    assert len(new.codes) == len(old.codes) + 45
-    assert np.isin(old.X[:, 0], new.X[:, 0]).all()  # what was there stays
-    assert np.array_equal(monitor.update(X, task, id=found.id).alarm, found.alarm)
-    later, claim = stream(100, seed=9, shift=1.0)
-    mine = claim < 3
-    rates = [
-        np.mean(m.predict(later[mine], task=claim[mine]) < 0)
-        for m in (model, monitor.model)
-    ]
-    assert rates[1] < rates[0]
-
-
-def test_confirmed_sparse_rows_are_enrolled():
-    X = sparse.csr_array(np.random.default_rng(0).normal(size=(40, 3)).clip(0.0))
-    monitor = Monitor(JointOCKSR(alarm_rate=RATE).fit(X))
-    monitor.update(X[:4])
-    monitor.feedback([0, 1], normal=True)
-    assert monitor.enroll(X[:4], id=range(4)) == 2
-
-
-def test_confirmed_rows_of_a_table_are_enrolled(pumps):
-    pd = pytest.importorskip("pandas")
-    monitor = Monitor(pumps)
-    flow = np.random.default_rng(1).normal(13, 1, 30)
-    new = pd.DataFrame({"pump": ["a"] * 30, "flow": flow})
-    found = monitor.update(new)
-    monitor.feedback(found.id, normal=True)
-    assert monitor.enroll(new, id=found.id) == 20
-    assert monitor.model.n_rows_ == pumps.n_rows_ + 20
 
 
 def test_the_rate_differs_from_the_promise_by_the_way_of_the_level(model):

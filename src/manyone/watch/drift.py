@@ -52,9 +52,9 @@ def bets(p: Array) -> Array:
     return paid
 
 
-def fresh_shares(n_tasks: int) -> Array:
-    """Shares of the wealth before the first bet, shape (T, B)."""
-    return np.tile(_PRIOR, (n_tasks, 1))
+def fresh_shares() -> Array:
+    """Shares of the wealth before the first bet, shape (B,)."""
+    return _PRIOR.copy()
 
 
 def uniforms(seed: int, codes: Codes, counts: Codes) -> Array:

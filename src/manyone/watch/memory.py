@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from itertools import islice
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from manyone._types import Array, Codes, Labels, Mask
+from manyone._types import Array, Labels, Mask
 
 #: Rows that are remembered where there is no store.
 REMEMBERED = 100_000
@@ -50,65 +51,48 @@ class RowMemory(Protocol):
         """Change what is known of a row that is remembered."""
 
 
+def find_rows(
+    ids: Sequence[Id], rows_by_id: Mapping[Id, tuple[Any, ...]]
+) -> tuple[Mask, JudgedRows]:
+    """Which ids are known (n,), and their rows (n,); zeros for the others."""
+    remembered = np.array([row_id in rows_by_id for row_id in ids], dtype=bool)
+    rows = np.zeros(len(ids), dtype=ROW)
+    for row in np.flatnonzero(remembered).tolist():
+        rows[row] = rows_by_id[ids[row]]
+    return remembered, rows
+
+
 class Memory:
     """The last `REMEMBERED` rows, in memory.
 
-    Parameters
+    Attributes
     ----------
     count : int
         Rows ever remembered.
-    ids : list or None
-        Of the rows that are remembered, by place.
-    rows : ndarray of shape (m,) or None
-        The rows, by place.
+    rows : dict of id to tuple
+        Those that are remembered, the oldest first, with the values of `ROW`.
     """
 
-    def __init__(
-        self,
-        count: int = 0,
-        ids: list[Id] | None = None,
-        rows: JudgedRows | None = None,
-    ) -> None:
-        self.count = count
-        self.ids: list[Id] = [] if ids is None else ids
-        self.rows = np.zeros(16, dtype=ROW) if rows is None else rows
-        self._place = {row_id: place for place, row_id in enumerate(self.ids)}
+    def __init__(self) -> None:
+        self.count = 0
+        self.rows: dict[Id, tuple[Any, ...]] = {}
 
     def find(self, ids: Sequence[Id]) -> tuple[Mask, JudgedRows]:
         """Which ids are remembered (n,), and their rows (n,); zeros for the others."""
-        places: Codes = np.array(
-            [self._place.get(row_id, -1) for row_id in ids], dtype=np.intp
-        )
-        remembered = places >= 0
-        rows = np.zeros(len(ids), dtype=ROW)
-        rows[remembered] = self.rows[places[remembered]]
-        return remembered, rows
+        return find_rows(ids, self.rows)
 
     def add(self, ids: Sequence[Id], rows: JudgedRows) -> None:
         """Remember rows that are not remembered yet; the oldest are forgotten."""
-        self._make_room(min(self.count + len(ids), REMEMBERED))
-        places = (self.count + np.arange(len(ids))) % REMEMBERED
-        self.rows[places] = rows
-        for row_id, place in zip(ids, places.tolist(), strict=True):
-            if place < len(self.ids):
-                del self._place[self.ids[place]]
-                self.ids[place] = row_id
-            else:
-                self.ids.append(row_id)
-            self._place[row_id] = place
+        self.rows.update(zip(ids, rows.tolist(), strict=True))
         self.count += len(ids)
-
-    def _make_room(self, needed: int) -> None:
-        if needed > len(self.rows):
-            wider = np.zeros(min(2 * needed, REMEMBERED), dtype=ROW)
-            wider[: len(self.rows)] = self.rows
-            self.rows = wider
+        too_many = max(len(self.rows) - REMEMBERED, 0)
+        for row_id in list(islice(self.rows, too_many)):
+            del self.rows[row_id]
 
     def correct(self, row_id: Id, weight: float, answer: int) -> None:
         """Change what is known of a row that is remembered."""
-        place = self._place[row_id]
-        self.rows["weight"][place] = weight
-        self.rows["answer"][place] = answer
+        *said, _, _ = self.rows[row_id]
+        self.rows[row_id] = (*said, weight, answer)
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,13 +112,16 @@ class SavedRows:
     @classmethod
     def of(cls, memory: Memory) -> SavedRows:
         """Of a memory."""
-        rows = memory.rows[: len(memory.ids)]
+        rows = np.array(list(memory.rows.values()), dtype=ROW)
         columns = {name: np.ascontiguousarray(rows[name]) for name in ROW.names or ()}
-        return cls(memory.count, memory.ids, **columns)
+        return cls(memory.count, list(memory.rows), **columns)
 
     def memory(self) -> Memory:
         """The memory that was saved."""
         rows = np.zeros(len(self.ids), dtype=ROW)
         for name in ROW.names or ():
             rows[name] = getattr(self, name)
-        return Memory(self.count, self.ids, rows)
+        memory = Memory()
+        memory.add(self.ids, rows)
+        memory.count = self.count
+        return memory

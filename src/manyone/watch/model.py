@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from copy import deepcopy
 from typing import NamedTuple
 
 import numpy as np
@@ -76,22 +75,6 @@ def score_rows(
         alarm=np.zeros(len(codes), dtype=bool),
         basis=borrows[codes].astype(np.intp),
     )
-
-
-def enrolled(
-    model: WatchedModel, X: object, codes: Codes, chosen: Mask
-) -> WatchedModel:
-    """A copy of the model with some rows enrolled."""
-    model = deepcopy(model)
-    kept = np.flatnonzero(chosen)
-    if isinstance(model, TableModel):
-        return model.enroll(as_table(X)[kept.tolist()].to_native())
-    estimator = estimator_of(model)
-    task = estimator.tasks_[codes]
-    if isinstance(model, TaskPipeline):
-        X = model.rows_for_model(X, task=task)
-    estimator.enroll(estimator._scoring_features(X)[kept], task=task[kept])
-    return model
 
 
 def estimator_of(model: WatchedModel) -> OneClassEstimator:

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from manyone._types import Array, Codes, Labels, Mask
 from manyone.calibration.discoveries import benjamini_hochberg, check_fdr
 from manyone.data.labels import split_columns
-from manyone.data.rows import number_of, places
+from manyone.data.rows import places
 from manyone.messages import warn_user
 from manyone.selection.auto import AutoOneClass
 from manyone.tables import TableModel
@@ -25,7 +25,6 @@ from manyone.watch.memory import FAULT, NORMAL, UNANSWERED, Id, JudgedRows
 from manyone.watch.model import (
     Scored,
     WatchedModel,
-    enrolled,
     estimator_of,
     fingerprint_of,
     score_rows,
@@ -38,6 +37,7 @@ from manyone.watch.steps import (
     learn_thresholds,
     push,
 )
+from manyone.watch.thresholds import anchors_of
 
 # Share of the answers so far that is kept when another comes.
 _FORGET = 0.98
@@ -102,6 +102,9 @@ class Monitor:
     Attributes
     ----------
     state : MonitorState
+        What it has learned.
+    anchors : Anchors
+        What it starts from, and the bounds of thresholds that follow from the model.
 
     Examples
     --------
@@ -128,6 +131,7 @@ class Monitor:
             check_is_fitted(model)
             model = model.estimator_
         self.model = model
+        self.anchors = anchors_of(estimator_of(model))
         if isinstance(state, str | Path):
             state = MonitorState.load(state) if Path(state).exists() else None
         self.state = MonitorState.start(model) if state is None else state
@@ -240,7 +244,11 @@ class Monitor:
         rows["answer"][new] = UNANSWERED
         for step in _rounds(scored.codes, new[scored.codes[new] >= 0]):
             judged = judge_and_learn(
-                self.state, scored.codes[step], scored.score[step], times[step]
+                self.state,
+                self.anchors,
+                scored.codes[step],
+                scored.score[step],
+                times[step],
             )
             rows["p_value"][step] = judged.p_value
             rows["alarm"][step] = judged.alarm
@@ -324,7 +332,7 @@ class Monitor:
         guarded : ndarray of bool of shape (n,)
             Which of them came before anybody had answered anything.
         """
-        forget_thresholds(self.state, tasks)
+        forget_thresholds(self.state, self.anchors, tasks)
         rows = rows.copy()
         codes: Codes = rows["task"].astype(np.intp)
         for step in _rounds(codes, np.arange(len(rows))):
@@ -332,39 +340,16 @@ class Monitor:
                 part = step[guarded[step] != answered]
                 if len(part):
                     judged = learn_thresholds(
-                        self.state, codes[part], rows["score"][part], answered=answered
+                        self.state,
+                        self.anchors,
+                        codes[part],
+                        rows["score"][part],
+                        answered=answered,
                     )
                     rows["alarm"][part] = judged.alarm
                     rows["weight"][part] = judged.weight
             for row in step[rows["answer"][step] == NORMAL].tolist():
                 self._move_thresholds(rows[row : row + 1], is_normal=True)
-
-    def enroll(self, X: object, *, id: object) -> int:
-        """Add rows that have been called normal to the training rows; other rows are ignored.
-
-        The monitor gets a new model (`model`): save it with the state. A task may learn half as
-        many rows as it was fitted to, and the latter stay, so rows called normal by mistake cannot
-        move the border without bound. References and evidence start again.
-
-        Parameters
-        ----------
-        X : array-like or data frame of shape (n, d)
-            As they were watched.
-        id : array-like of shape (n,) or str
-            Their ids, or the name of a column of `X`.
-
-        Returns
-        -------
-        int
-            Rows that were learned.
-        """
-        X, id = split_columns(X, id=id)
-        ids = plain_ids(id, number_of(X), 0)
-        chosen, codes = self.state.confirmed_rows(ids)
-        if chosen.any():
-            self.model = enrolled(self.model, X, codes, chosen)
-            self.state = self.state.started_again(self.model, codes[chosen])
-        return int(chosen.sum())
 
     def reset(self, task: object = None) -> Self:
         """Forget flags and evidence, of one task or of all, after somebody has looked.
@@ -384,18 +369,9 @@ class Monitor:
                 f"Unknown task {task!r}: the model has {len(tasks)} others."
             )
         t = np.arange(len(tasks)) if task is None else np.flatnonzero(tasks == task)
-        state.log_wealth[t] = [0.0, -np.inf]
-        state.least[t] = 0.0
-        state.shares[t] = drift.fresh_shares(1)
+        state.forget_drift(t)
         counted = counted_rows(estimator_of(self.model).calibration_)
         state.neighbours[t] = drift.first_neighbours(counted[t])
-        state.mark[t] = 0.0
-        state.most[t] = -np.inf
-        state.flagged[t] = -1
-        state.counts[t] = 0
-        state.since[t] = state.rows[t]
-        state.since_time[t] = ""
-        state.fleet_flagged[0] = -1
         return self
 
     # --------------------------------------------------------------------------------------- state
@@ -404,9 +380,9 @@ class Monitor:
     def thresholds(self) -> Array:
         """Score of each task below which the next row raises the alarm, shape (T,)."""
         state = self.state
-        low = thresholds.confirmed_low(state.low, state.window, state.confirmed)
+        low = thresholds.confirmed_low(self.anchors.low, state.window, state.confirmed)
         return thresholds.current_thresholds(
-            state.window, state.level, low, state.high, state.has_answers()
+            state.window, state.level, low, self.anchors.high, state.has_answers()
         )
 
     def drifting(self, drift_fdr: float = 0.1) -> Labels:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Self, cast
+from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,14 +20,12 @@ from manyone.files.errors import ModelFileError
 from manyone.files.registry import register
 from manyone.files.shapes import Sizes
 from manyone.tables import TableModel
-from manyone.tables.incidents import rows_of_tasks
 from manyone.tables.past import TablePast
 from manyone.watch.drift import BETS, LONGEST, first_neighbours, fresh_shares
 from manyone.watch.memory import (
     NORMAL,
     REMEMBERED,
     UNANSWERED,
-    Id,
     Memory,
     RowMemory,
     SavedRows,
@@ -39,12 +37,56 @@ from manyone.watch.model import (
 )
 from manyone.watch.thresholds import WINDOW, anchors_of, first_window, tied_scores
 
-#: Rows that may be learned for each row that a task was fitted to.
-LEARNED = 0.5
 _KIND = "state"
 _OLD_FORMAT = b"manyone monitor state "
 _STORE = b"SQLite format 3\0"
-_TIME = np.dtype("U32")
+
+
+class _Kept(NamedTuple):
+    """What a state keeps for each task.
+
+    Attributes
+    ----------
+    first : float or str
+        Value before the first row.
+    lowest, highest : float or None
+        What numbers may be; without a lowest one they may be missing, too.
+    shape : tuple of int
+        Of the values of one task.
+    dtype : type or str
+    """
+
+    first: float | str = 0.0
+    lowest: float | None = None
+    highest: float = np.inf
+    shape: tuple[int, ...] = ()
+    dtype: type | str = np.float64
+
+
+_COUNT = _Kept(0, 0, dtype=np.intp)
+_TIME = _Kept("", dtype="U32")
+_KEPT = {
+    "window": _Kept(shape=(WINDOW,)),
+    "confirmed": _Kept(shape=(WINDOW,), dtype=bool),
+    "level": _Kept(0.0, -1e6, 1.0),
+    "run": _Kept(0.0, 0.0, 1.0),
+    "head": _Kept(0, 0, WINDOW - 1, dtype=np.intp),
+    "rows": _COUNT,
+    "alarms": _COUNT,
+    "answers": _Kept(0.0, 0.0, 1e15, shape=(2,)),
+    "history": _Kept(shape=(16,), dtype=np.float32),
+    "counts": _Kept(0, 0, LONGEST, dtype=np.intp),
+    "log_wealth": _Kept(0.0, -np.inf, 1e15, shape=(2,)),
+    "shares": _Kept(0.0, 0.0, 1.0, shape=(2, BETS)),
+    "neighbours": _Kept(0.0, -1e15, 1e15, shape=(2,)),
+    "mark": _Kept(0.0, -10.0, 10.0),
+    "most": _Kept(-np.inf, -np.inf),
+    "least": _Kept(0.0, -np.inf),
+    "since": _COUNT,
+    "flagged": _Kept(-1, -1, dtype=np.intp),
+    "since_time": _TIME,
+    "flagged_time": _TIME,
+}
 
 
 @dataclass(eq=False)
@@ -59,13 +101,13 @@ class MonitorState:
         Promised alarm rate, and probability of a false drift flag of one task.
     seed : int
         Of the numbers that break ties.
-    anchor, opening, window : ndarray of shape (T, WINDOW)
-        Left-out scores, which never leave; the scores that p-values are taken among at
-        first, and now.
+    window : ndarray of shape (T, WINDOW)
+        The scores that p-values are taken among.
     confirmed : ndarray of bool of shape (T, WINDOW)
         What in the window a person has called normal.
-    low, high, level, run : ndarray of shape (T,)
-        Bounds of the threshold, level of the alarm, moving average of alarms.
+    level, run : ndarray of shape (T,)
+        Level of the alarm, moving average of alarms. A level below 0 is a debt: so many
+        alarms were raised that the task has to pay back.
     head, rows, alarms : ndarray of shape (T,)
         Next place in the window; rows and alarms so far.
     answers : ndarray of shape (T, 2)
@@ -83,8 +125,6 @@ class MonitorState:
     since, flagged : ndarray of shape (T,)
         Row of the task at which that was, and at which the flag was raised (-1: never).
     since_time, flagged_time : ndarray of str of shape (T,)
-    trained, learned : ndarray of shape (T,)
-        Rows that the task was fitted to, and rows enrolled since.
     fleet_flagged : ndarray of shape (1,)
         Row of the stream at which the whole fleet was flagged, -1 for never.
     memory : RowMemory
@@ -97,12 +137,9 @@ class MonitorState:
     rate: float
     drift_level: float
     seed: int
-    anchor: Array
-    opening: Array
+    fleet_flagged: Codes
     window: Array
     confirmed: Mask
-    low: Array
-    high: Array
     level: Array
     run: Array
     head: Codes
@@ -121,9 +158,6 @@ class MonitorState:
     flagged: Codes
     since_time: NDArray[np.str_]
     flagged_time: NDArray[np.str_]
-    trained: Array
-    learned: Array
-    fleet_flagged: Codes
     memory: RowMemory = field(default_factory=Memory)
     past: TablePast | None = None
 
@@ -151,70 +185,41 @@ class MonitorState:
         check_drift_level(drift_level)
         estimator = estimator_of(model)
         rate = estimator._check_calibrated()
-        anchors = anchors_of(estimator.calibration_, estimator.offset_, rate)
+        anchors = anchors_of(estimator)
         n_tasks = len(anchors.low)
-        wealth = np.zeros((n_tasks, 2))
-        wealth[_without_second_bet(estimator, anchors.scores, rate), 1] = -np.inf
+        kept: dict[str, Any] = {
+            name: np.full((n_tasks, *each.shape), each.first, each.dtype)
+            for name, each in _KEPT.items()
+        }
+        kept["level"][:] = rate
+        kept["window"] = first_window(anchors.opening)
+        kept["log_wealth"][
+            _without_second_bet(estimator, anchors.scores, rate), 1
+        ] = -np.inf
+        kept["shares"][:] = fresh_shares()
+        kept["neighbours"] = first_neighbours(counted_rows(estimator.calibration_))
         return cls(
             fingerprint=fingerprint_of(model),
             rate=rate,
             drift_level=drift_level,
             seed=int(seed),
-            anchor=anchors.scores,
-            opening=anchors.opening,
-            window=first_window(anchors.opening),
-            confirmed=np.zeros((n_tasks, WINDOW), dtype=bool),
-            low=anchors.low,
-            high=anchors.high,
-            level=np.full(n_tasks, rate),
-            run=np.zeros(n_tasks),
-            head=np.zeros(n_tasks, dtype=np.intp),
-            rows=np.zeros(n_tasks, dtype=np.intp),
-            alarms=np.zeros(n_tasks, dtype=np.intp),
-            answers=np.zeros((n_tasks, 2)),
-            history=np.zeros((n_tasks, 16), dtype=np.float32),
-            counts=np.zeros(n_tasks, dtype=np.intp),
-            log_wealth=wealth,
-            shares=np.stack([fresh_shares(n_tasks)] * 2, axis=1),
-            neighbours=first_neighbours(counted_rows(estimator.calibration_)),
-            mark=np.zeros(n_tasks),
-            most=np.full(n_tasks, -np.inf),
-            least=np.zeros(n_tasks),
-            since=np.zeros(n_tasks, dtype=np.intp),
-            flagged=np.full(n_tasks, -1),
-            since_time=np.full(n_tasks, "", dtype=_TIME),
-            flagged_time=np.full(n_tasks, "", dtype=_TIME),
-            trained=rows_of_tasks(estimator),
-            learned=np.zeros(n_tasks),
             fleet_flagged=np.full(1, -1),
             past=_past_of(model),
+            **kept,
         )
 
-    def confirmed_rows(self, ids: list[Id]) -> tuple[Mask, Codes]:
-        """Which rows were called normal and fit under the cap of their task, and their tasks."""
-        remembered, rows = self.memory.find(ids)
-        chosen = np.zeros(len(ids), dtype=bool)
-        codes: Codes = np.where(remembered, rows["task"], -1).astype(np.intp)
-        room = np.floor(LEARNED * self.trained - self.learned)
-        normal = remembered & (rows["answer"] == 1) & (codes >= 0)
-        for row in np.flatnonzero(normal).tolist():
-            if room[codes[row]] >= 1:
-                room[codes[row]] -= 1
-                chosen[row] = True
-        return chosen, codes
+    def forget_drift(self, t: Codes) -> None:
+        """Set flags and evidence of some tasks to what they were at first.
 
-    def started_again(self, model: WatchedModel, codes: Codes) -> Self:
-        """The state for a model that has learned rows of these tasks: other scores, same past."""
-        new = self.start(model, drift_level=self.drift_level, seed=self.seed)
-        new.memory = self.memory
-        if new.past is not None and self.past is not None:
-            new.past = new.past.later(self.past)
-        new.trained = self.trained
-        new.learned = self.learned + np.bincount(codes, minlength=len(self.learned))
-        new.rows = self.rows
-        new.alarms = self.alarms
-        new.answers = self.answers
-        return new
+        Ranks among left-out rows have had their time: they are not bet on again.
+        """
+        for name in ("log_wealth", "least", "mark", "most", "flagged", "counts"):
+            getattr(self, name)[t] = _KEPT[name].first
+        self.log_wealth[t, 1] = -np.inf
+        self.shares[t] = fresh_shares()
+        self.since[t] = self.rows[t]
+        self.since_time[t] = ""
+        self.fleet_flagged[0] = -1
 
     def save(self, path: str | Path) -> None:
         """Write to a file, whole or not at all."""
@@ -312,46 +317,22 @@ def state_from_bytes(content: bytes, name: str) -> MonitorState:
     return state
 
 
-# Lowest and highest numbers; NaN is out of every range.
-_ANY = (-np.inf, np.inf)
-_SHARE = (0.0, 1.0)
-_COUNT = (0, np.inf)
-_FINITE = (-1e15, 1e15)
 _RANGES = {
-    "low": _ANY,
-    "high": _ANY,
-    # A level below 0 is a debt: so many alarms were raised that it has to pay back.
-    "level": (-1e6, 1.0),
-    "run": _SHARE,
-    "head": (0, WINDOW - 1),
-    "rows": _COUNT,
-    "alarms": _COUNT,
-    "answers": (0.0, 1e15),
-    "counts": (0, LONGEST),
-    "log_wealth": (-np.inf, 1e15),
-    "shares": _SHARE,
-    "neighbours": _FINITE,
-    "mark": (-10.0, 10.0),
-    "most": _ANY,
-    "least": _ANY,
-    "since": _COUNT,
-    "flagged": (-1, np.inf),
-    "trained": (0.0, 1e15),
-    "learned": (0.0, 1e15),
-    "fleet_flagged": (-1, np.inf),
+    "fleet_flagged": (-1.0, np.inf),
+    **{
+        name: (each.lowest, each.highest)
+        for name, each in _KEPT.items()
+        if each.lowest is not None
+    },
 }
 _RANGES_OF_ROWS = {
-    "score": _ANY,
-    "p_value": _SHARE,
-    "weight": _SHARE,
+    "score": (-np.inf, np.inf),
+    "p_value": (0.0, 1.0),
+    "weight": (0.0, 1.0),
     "answer": (UNANSWERED, NORMAL),
 }
 _SHAPES = {
-    **dict.fromkeys(_RANGES, "T"),
-    **dict.fromkeys(("anchor", "opening", "window", "confirmed"), f"T {WINDOW}"),
-    **dict.fromkeys(("answers", "log_wealth", "neighbours"), "T 2"),
-    **dict.fromkeys(("since_time", "flagged_time"), "T"),
-    "shares": f"T 2 {BETS}",
+    **{name: " ".join(["T", *map(str, each.shape)]) for name, each in _KEPT.items()},
     "history": "T h",
     "fleet_flagged": "1",
     "past": "T=E",
@@ -361,6 +342,7 @@ _SHAPES = {
 def _check_ranges(value: object, ranges: Mapping[str, tuple[float, float]]) -> None:
     for name, (lowest, highest) in ranges.items():
         numbers = getattr(value, name)
+        # NaN is out of every range.
         if not np.all((numbers >= lowest) & (numbers <= highest)):
             raise ModelFileError(f"{name} is out of range")
 

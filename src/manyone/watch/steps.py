@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from manyone._types import Array, Codes, Mask
 from manyone.watch import drift, thresholds
 from manyone.watch.state import MonitorState
+from manyone.watch.thresholds import Anchors
 
 # Shares of the drift level. Ranks among new rows are exactly uniform where nothing drifts. Ranks
 # among left-out and new rows are nearly so, and only they can show a drift before the first row.
@@ -37,24 +38,31 @@ class Judged(NamedTuple):
 
 
 def judge_and_learn(
-    state: MonitorState, t: Codes, scores: Array, times: NDArray[np.str_]
+    state: MonitorState,
+    anchors: Anchors,
+    t: Codes,
+    scores: Array,
+    times: NDArray[np.str_],
 ) -> Judged:
     """Judge one row of each of some tasks `t`, then learn from it."""
-    judged = learn_thresholds(state, t, scores, answered=bool(state.answers.any()))
-    evidence = _bet(state, t, scores, times)
+    answered = bool(state.answers.any())
+    judged = learn_thresholds(state, anchors, t, scores, answered=answered)
+    evidence = _bet(state, anchors, t, scores, times)
     state.rows[t] += 1
     state.alarms[t] += judged.alarm
     return judged._replace(drift=state.flagged[t] >= 0, evidence=evidence)
 
 
 def learn_thresholds(
-    state: MonitorState, t: Codes, scores: Array, *, answered: bool
+    state: MonitorState, anchors: Anchors, t: Codes, scores: Array, *, answered: bool
 ) -> Judged:
     """Judge one row of each of some tasks `t`, and move their thresholds by it.
 
     Parameters
     ----------
     state : MonitorState
+    anchors : Anchors
+        Of the model.
     t, scores : ndarray of shape (k,)
     answered : bool
         Whether answers have been given; without any, thresholds are guarded.
@@ -65,11 +73,11 @@ def learn_thresholds(
         Without what bets say: no drift, evidence NaN.
     """
     window = state.window[t]
-    low = thresholds.confirmed_low(state.low[t], window, state.confirmed[t])
+    low = thresholds.confirmed_low(anchors.low[t], window, state.confirmed[t])
     p = thresholds.reference_pvalues(window, scores)
     has_answers = state.has_answers(t)
     alarm = thresholds.alarms_of(
-        p, state.level[t], scores, low, state.high[t], has_answers
+        p, state.level[t], scores, low, anchors.high[t], has_answers
     )
     if answered:
         weight = np.where(alarm, _believed_normal(state, t), 1.0)
@@ -91,9 +99,9 @@ def learn_thresholds(
     )
 
 
-def forget_thresholds(state: MonitorState, t: Codes) -> None:
+def forget_thresholds(state: MonitorState, anchors: Anchors, t: Codes) -> None:
     """Set the thresholds of some tasks to where they started."""
-    state.window[t] = thresholds.first_window(state.opening[t])
+    state.window[t] = thresholds.first_window(anchors.opening[t])
     state.confirmed[t] = False
     state.head[t] = 0
     state.level[t] = state.rate
@@ -117,12 +125,16 @@ def push(state: MonitorState, t: Codes, scores: Array, *, confirmed: bool) -> No
 
 
 def _bet(
-    state: MonitorState, t: Codes, scores: Array, times: NDArray[np.str_]
+    state: MonitorState,
+    anchors: Anchors,
+    t: Codes,
+    scores: Array,
+    times: NDArray[np.str_],
 ) -> Array:
     """Log evidence (k,) for drift after one more row of each of some tasks."""
     rounded = scores.astype(np.float32)
     rows = state.rows[t]
-    p = _ranks(state, t, rounded)
+    p = _ranks(state, anchors.scores[t], t, rounded)
     count = drift.weights_of_rows(state.neighbours[t])
     before = state.log_wealth[t]
     wealth, shares = drift.bet(before, state.shares[t], p, count[:, None])
@@ -141,14 +153,16 @@ def _bet(
     return evidence
 
 
-def _ranks(state: MonitorState, t: Codes, scores: NDArray[np.float32]) -> Array:
+def _ranks(
+    state: MonitorState, left_out: Array, t: Codes, scores: NDArray[np.float32]
+) -> Array:
     """Ranks (k, 2) among new rows, and among left-out and new rows."""
     counts = state.counts[t]
     most = int(counts.max())
     u = drift.uniforms(state.seed, t, state.rows[t])
     history = state.history[t, :most]
     history[np.arange(most) >= counts[:, None]] = np.nan
-    both = np.concatenate([state.anchor[t].astype(np.float32), history], axis=1)
+    both = np.concatenate([left_out.astype(np.float32), history], axis=1)
     return np.column_stack(
         [drift.smoothed_ranks(past, scores, u) for past in (history, both)]
     )

@@ -38,7 +38,7 @@ from manyone.watch.database import (
     sound,
     with_remedies,
 )
-from manyone.watch.memory import ROW, Id, JudgedRows
+from manyone.watch.memory import ROW, Id, JudgedRows, find_rows
 from manyone.watch.model import WatchedModel, estimator_of
 from manyone.watch.monitor import Monitor
 from manyone.watch.state import MonitorState, state_from_bytes, state_to_bytes
@@ -126,12 +126,8 @@ class StoredRows:
             row_id: (self._codes.get(task, MISSING), *values)
             for row_id, task, *values in cursor
         }
-        remembered = np.array([text in by_id for text in texts], dtype=bool)
-        rows = np.zeros(len(texts), dtype=ROW)
         with sound(self._store.path):
-            for row in np.flatnonzero(remembered).tolist():
-                rows[row] = by_id[texts[row]]
-        return remembered, rows
+            return find_rows(texts, by_id)
 
     def add(self, ids: Sequence[Id], rows: JudgedRows) -> None:
         """Hold rows until the store writes them."""

@@ -28,7 +28,7 @@ from typing import NamedTuple
 import numpy as np
 
 from manyone._types import Array, Codes, Mask
-from manyone.calibration import Calibration
+from manyone.estimators.base import OneClassEstimator
 from manyone.watch.model import resolved
 
 #: Rows of a reference.
@@ -74,8 +74,11 @@ class Anchors(NamedTuple):
     high: Array
 
 
-def anchors_of(calibration: Calibration, offset: Array, rate: float) -> Anchors:
-    """Anchors of all tasks, whose thresholds are `offset` (T,) at a rate."""
+def anchors_of(estimator: OneClassEstimator) -> Anchors:
+    """Anchors of the tasks of a fitted estimator, at the rate that it promises."""
+    rate = estimator._check_calibrated()
+    calibration = estimator.calibration_
+    offset = estimator.offset_
     n_tasks = len(offset)
     scores = np.full((n_tasks, WINDOW), np.nan)
     pool, weight = calibration.pooled()
