@@ -17,7 +17,6 @@ DISTRIBUTIONS = {
     "PIL": "pillow",
     "mlflow": "mlflow-skinny",
     "sklearn": "scikit-learn",
-    "sklego": "scikit-lego",
 }
 
 

@@ -111,7 +111,7 @@ def test_rivals_that_are_not_installed_are_told(capsys, monkeypatch):
     )
     assert main(["reproduce", "--repeats", "1", "--workers", "1"]) == 0
     note, page = capsys.readouterr().out.splitlines()[-2:]
-    assert "ECOD (PyOD)" in note and "scikit-lego" in note and ".[experiments]" in note
+    assert "ECOD (PyOD)" in note and ".[experiments]" in note
     assert page.startswith("Page: ")
 
 

@@ -38,7 +38,8 @@ def rows():
 def fleet_for_servers(rows, monkeypatch, tmp_path):
     """Lets the fleet stand for the servers; the folder to name for it."""
     monkeypatch.setitem(data.FAULT_ROWS, "servers", lambda data_home: rows)
-    dataset = replace(data.DATASETS["servers"], faults={"n_train": 10, "n_normal": 12})
+    protocols = {"faults": FaultProtocol(10, n_normal=12)}
+    dataset = replace(data.DATASETS["servers"], protocols=protocols)
     monkeypatch.setitem(data.DATASETS, "servers", dataset)
     return str(tmp_path)
 
@@ -231,8 +232,9 @@ def test_faults_have_a_table_and_no_studies():
     assert {cell.protocol for cell in cells} == {"faults"} and len(set(cells)) == len(
         cells
     )
-    quick = Plan.quick(("valves",), ("faults",), 1, 0)
-    assert "auto (any)" in quick.only and "KPCA (PyOD, per task)" not in quick.only
+    quick = Plan(("valves",), ("faults",), quick=True)
+    names = {method.name for method in quick.methods()}
+    assert "auto (any)" in names and "KPCA (PyOD, per task)" not in names
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,11 @@ def test_every_figure_of_the_paper_and_ours_is_there(drawn):
         titles = [ax.get_title() for ax in drawn[name].figure.axes]
         assert titles == ["MNIST", "Faces"]
     for name in ("mnist", "face"):
-        expected |= {f"structure_{name}", f"second_kernel_{name}", f"objective_{name}"}
+        expected |= {
+            f"structure_{name}",
+            f"second_kernel_{name}",
+            f"objective_path_{name}",
+        }
     assert set(drawn) == expected
 
 

@@ -22,7 +22,7 @@ from manyone.experiments import Plan, run
 from manyone.experiments.reproduce import reproduce
 
 only = ("OCKSR (as in the paper)", "C-OCKSR (as in the paper)", "OneClassSVM (defaults)")
-plan = Plan(repeats=2, shrink=15, seed=5, only=(*only, "Mahalanobis (pooled)"))
+plan = Plan(repeats=2, seed=5, quick=True, only=(*only, "Mahalanobis (pooled)"))
 
 def nothing():
     pass
@@ -154,7 +154,7 @@ run(plan, Path({str(tmp_path)!r}), workers=2)
             json.loads((out / "cells" / path.name).read_text())["result"]
             for out in (tmp_path, finished)
         )
-        assert {**mine, "seconds": 0} == {**other, "seconds": 0}
+        assert mine == other
 
 
 @pytest.mark.slow

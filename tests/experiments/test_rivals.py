@@ -91,20 +91,6 @@ def test_one_class_svms_are_asked_through_nu(rows):
 
 
 @pytest.mark.parametrize("rate", [0.05, 0.3])
-def test_grouped_predictor_of_scikit_lego(rows, rate):
-    meta = pytest.importorskip("sklego.meta", reason="needs manyone[experiments]")
-    X, task, Z = rows
-    rival = scikit_learn.GroupedOneClassSVM().fit(X, task=task).recalibrate(rate)
-    model = meta.GroupedPredictor(OneClassSVM(nu=rate), groups=[0])
-    model.fit(np.column_stack([task == "b", X]))
-    for t, label in enumerate("ab"):
-        expected = model.decision_function(np.column_stack([np.full(11, t), Z]))
-        np.testing.assert_allclose(
-            rival.decision_function(Z, task=np.repeat(label, 11)), expected
-        )
-
-
-@pytest.mark.parametrize("rate", [0.05, 0.3])
 def test_detectors_of_pyod(rows, rate):
     ecod = pytest.importorskip("pyod.models.ecod", reason="needs manyone[experiments]")
     kpca = pytest.importorskip("pyod.models.kpca")

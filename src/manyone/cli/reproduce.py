@@ -76,7 +76,7 @@ def reproduce(
     """
     data, datasets, protocol, protocols = _what_to_run(data, protocol)
     repeats = repeats or (1 if quick else 10)
-    plan = (Plan.quick if quick else Plan)(datasets, protocols, repeats, seed)
+    plan = Plan(datasets, protocols, repeats, seed, quick)
     check_folder("--out", out)
     if data_home is not None and not data_home.is_dir():
         raise InputError(

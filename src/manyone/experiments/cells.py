@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 from typing import Any, Literal, TypedDict
 
@@ -34,9 +33,6 @@ class CellResult(TypedDict, total=False):
     ----------
     auc : list of float
         Of each task.
-    chosen : dict
-        Parameters of the model.
-    seconds : float
     alarms : list of float
         Measured rates of tuned models in the first repetitions, for each of `ALARM_RATES`.
     sse : float
@@ -48,8 +44,6 @@ class CellResult(TypedDict, total=False):
     """
 
     auc: list[float]
-    chosen: dict[str, object]
-    seconds: float
     alarms: list[float]
     sse: float
     tasks: list[object]
@@ -77,7 +71,6 @@ def compute(cell: Cell, data_home: str | None = None) -> CellResult:
     if not method.past:
         X = data.levels(X)
     result: CellResult = {}
-    start = time.process_time()  # of one thread: the same on a busy machine
     with threadpool_limits(1), warnings.catch_warnings():
         # With few rows per task many estimators warn; the figures show what that means.
         warnings.simplefilter("ignore")
@@ -87,16 +80,10 @@ def compute(cell: Cell, data_home: str | None = None) -> CellResult:
         result["auc"] = split.aucs(split.scores(model, X)).tolist()
         if cell.measures_alarms and method.alarms:
             result["alarms"] = _measured_alarms(model, X, split)
-    result["chosen"] = {
-        name: value
-        for name, value in model.get_params().items()
-        if isinstance(value, str | int | float)
-    }
     if cell.family in METHODS and cell.protocol in ("seen", "unseen"):
         result |= _learned(model, cell)
     if cell.repetition == 0:
         result["tasks"] = split.tasks.tolist()
-    result["seconds"] = time.process_time() - start
     return result
 
 

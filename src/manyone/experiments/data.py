@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import NamedTuple
@@ -18,6 +18,7 @@ from manyone.experiments.protocols import (
     FAULT,
     LEARN,
     NORMAL,
+    AnyProtocol,
     FaultProtocol,
     Protocol,
     Split,
@@ -33,29 +34,32 @@ class Dataset:
 
     title: str
     note: str
+    protocols: dict[str, AnyProtocol]
     loader: str = ""
     options: dict[str, str] = field(default_factory=dict)
     unit_length: bool = False
-    seen: dict[str, int] | None = None
-    unseen: dict[str, int] | None = None
-    faults: dict[str, int] | None = None
-    time: dict[str, int] | None = None
 
-    @property
-    def protocols(self) -> Mapping[str, Protocol | FaultProtocol | TimeProtocol]:
-        """Its protocols by their kind."""
-        if self.faults is not None:
-            in_time = {} if self.time is None else {"time": TimeProtocol(**self.time)}
-            return {"faults": FaultProtocol(**self.faults), **in_time}
-        numbers = {"seen": self.seen, "unseen": self.unseen}
-        return {kind: Protocol(kind, **n) for kind, n in numbers.items() if n}
+
+#: Protocols by the names that ``--protocol`` takes.
+PROTOCOLS: dict[str, Callable[..., AnyProtocol]] = {
+    "seen": partial(Protocol, "seen"),
+    "unseen": partial(Protocol, "unseen"),
+    "faults": FaultProtocol,
+    "time": TimeProtocol,
+}
+
+
+def _datasets() -> dict[str, Dataset]:
+    sets = {}
+    for name, entry in toml_beside(__file__, "datasets.toml").items():
+        sizes = entry.pop("protocols")
+        protocols = {kind: PROTOCOLS[kind](**sizes[kind]) for kind in sizes}
+        sets[name] = Dataset(protocols=protocols, **entry)
+    return sets
 
 
 #: Under the names that ``--data`` takes.
-DATASETS = {
-    name: Dataset(**entry)
-    for name, entry in toml_beside(__file__, "datasets.toml").items()
-}
+DATASETS = _datasets()
 
 
 def names(kind: str) -> tuple[str, ...]:
@@ -82,7 +86,7 @@ class Rows(NamedTuple):
 
 def draw(
     name: str,
-    protocol: Protocol | FaultProtocol | TimeProtocol,
+    protocol: AnyProtocol,
     seed: int | Sequence[int],
     data_home: str | None = None,
 ) -> tuple[Array, Split]:
@@ -95,7 +99,7 @@ def draw(
     if isinstance(protocol, TimeProtocol):
         rows = in_time(name, data_home)
     split = protocol.split(*rows, seed=seed)
-    if DATASETS[name].faults is None:
+    if isinstance(protocol, Protocol):
         return rows.X, split
     scaler = StandardScaler().fit(rows.X[split.train])
     return np.asarray(scaler.transform(rows.X)), split
@@ -105,7 +109,7 @@ def draw(
 def load(name: str, data_home: str | None = None) -> Rows:
     """Rows of a data set; the last few sets are kept for the next call."""
     dataset = DATASETS[name]
-    if dataset.faults is not None:
+    if name in FAULT_ROWS:
         return FAULT_ROWS[name](data_home)
     load = getattr(datasets, f"load_{dataset.loader}")
     bunch = load(data_home=data_home, **dataset.options)

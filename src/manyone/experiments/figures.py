@@ -59,6 +59,8 @@ _MEANINGS = {
     "OKL": "its kernel over tasks",
 }
 
+#: What is shown of a model.
+Shown = Literal["structure", "second_kernel", "objective_path"]
 #: Of a method: its name, and the points of its curve.
 Curve = tuple[str, Sequence[float], Sequence[float]]
 
@@ -325,50 +327,48 @@ def _ridges(cell: Cell) -> list[float]:
 
 def _draw_learned(outcomes: Sequence[Outcome], name: str) -> Iterator[Drawing]:
     """What methods learned on a data set: structures, second kernels, objectives."""
-    title = DATASETS[name].title
     structures = _shown(outcomes, "structure")
-    kernels = _shown(outcomes, "second_kernel")
-    paths = _shown(outcomes, "objective_path")
     order = _task_order(structures)
-    if structures:
-        families = [outcome.cell.family for outcome in structures]
-        meanings = [f"{f}: {_MEANINGS[f]}." for f in families if f in _MEANINGS]
-        caption = (
-            "What each method learned about the relations between tasks (first repetition). "
-            f"{' '.join(meanings)} Tasks that belong together lie side by side, in the same "
-            "order in all panels. Grey, as on the diagonal, lies beyond the colours."
-        )
-        figure = _draw_each(structures, partial(_plot_structure, order=order))
-        yield Drawing(f"structure_{name}", f"Who helps whom: {title}", caption, figure)
-    if kernels:
-        caption = (
+    families = [outcome.cell.family for outcome in structures]
+    meanings = [f"{f}: {_MEANINGS[f]}." for f in families if f in _MEANINGS]
+    caption = (
+        "What each method learned about the relations between tasks (first repetition). "
+        f"{' '.join(meanings)} Tasks that belong together lie side by side, in the same "
+        "order in all panels. Grey, as on the diagonal, lies beyond the colours."
+    )
+    figures: list[tuple[Shown, str, str, Callable[[Axes, CellResult], None]]] = [
+        (
+            "structure",
+            "Who helps whom",
+            caption,
+            partial(_plot_structure, order=order),
+        ),
+        (
+            "second_kernel",
+            "The kernel of the second layer",
             "How similar the non-linear methods find each pair of training rows (J; first "
             "repetition). Rows of a task lie together, tasks in the order of the figure "
             "before. A strong square on the diagonal is a task whose rows are mapped to "
-            "nearly the same point; colour beside it joins two tasks."
-        )
-        figure = _draw_each(kernels, partial(_plot_kernel, order=order))
-        words = f"The kernel of the second layer: {title}"
-        yield Drawing(f"second_kernel_{name}", words, caption, figure)
-    if paths:
-        caption = (
+            "nearly the same point; colour beside it joins two tasks.",
+            partial(_plot_kernel, order=order),
+        ),
+        (
+            "objective_path",
+            "Cost against iterations",
             "The objective of the methods that iterate, at the start and after each "
             "iteration (first repetition). Methods that are solved in one step have no "
-            "such curve."
-        )
-        figure = _draw_each(paths, _plot_objective)
-        words = f"Cost against iterations: {title}"
-        yield Drawing(f"objective_{name}", words, caption, figure)
-
-
-def _draw_each(
-    outcomes: Sequence[Outcome], plot: Callable[[Axes, CellResult], None]
-) -> Figure:
-    """A panel for what each method learned."""
-    figure, axes = _panels([outcome.cell.method for outcome in outcomes])
-    for ax, outcome in zip(axes, outcomes, strict=True):
-        plot(ax, outcome.result)
-    return figure
+            "such curve.",
+            _plot_objective,
+        ),
+    ]
+    for what, title, caption, plot in figures:
+        shown = _shown(outcomes, what)
+        if shown:
+            figure, axes = _panels([outcome.cell.method for outcome in shown])
+            for ax, outcome in zip(axes, shown, strict=True):
+                plot(ax, outcome.result)
+            words = f"{title}: {DATASETS[name].title}"
+            yield Drawing(f"{what}_{name}", words, caption, figure)
 
 
 def _plot_structure(ax: Axes, result: CellResult, order: Codes) -> None:
@@ -405,10 +405,7 @@ def _plot_kernel(ax: Axes, result: CellResult, order: Codes) -> None:
     ax.set(xlabel="and task", ylabel="task")
 
 
-def _shown(
-    outcomes: Sequence[Outcome],
-    what: Literal["structure", "second_kernel", "objective_path"],
-) -> list[Outcome]:
+def _shown(outcomes: Sequence[Outcome], what: Shown) -> list[Outcome]:
     """For each method the cell whose `what` is shown, of the first protocol.
 
     In the paper's setting where there is one: with the weak ridges that tuning prefers, every task

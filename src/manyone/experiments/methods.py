@@ -72,9 +72,6 @@ RIVALS = {
 class Fitted(Scores, Protocol):
     """What the experiments need of a fitted model, ours or a rival."""
 
-    def get_params(self) -> dict[str, object]:
-        """Its parameters."""
-
     def decision_function(self, X: Array, *, task: Labels) -> Array:
         """Below 0: an alarm."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from itertools import product
 from pathlib import Path
@@ -20,7 +20,7 @@ from manyone.experiments.methods import (
     own,
     rivals_of,
 )
-from manyone.experiments.protocols import FaultProtocol, Protocol, TimeProtocol
+from manyone.experiments.protocols import AnyProtocol
 
 #: First-layer ridges of the paper's last experiment.
 RIDGES = tuple(f"alpha=1e-{k}" if k else "alpha=1" for k in range(7))
@@ -69,7 +69,7 @@ class Cell:
         return self.setting in ("tuned", DEFAULT) and self.repetition < _STUDY_REPEATS
 
     @property
-    def sizes(self) -> Protocol | FaultProtocol | TimeProtocol:
+    def sizes(self) -> AnyProtocol:
         """Its protocol, with the numbers of rows."""
         return data.DATASETS[self.dataset].protocols[self.protocol].smaller(self.shrink)
 
@@ -89,49 +89,39 @@ class Plan:
     ----------
     datasets, protocols : tuple of str
     repeats, seed : int
-    shrink : int
-        Divides the numbers of test rows.
+    quick : bool
+        A first look: methods that are fast or in the paper, a fifth of the test rows.
     only : tuple of str or None
-        Names of the methods to run; None is all.
-    studied : tuple of str or None
-        Families for the study of the ridge; None is all that run.
+        Names of the methods to run, without the study of the ridge; None is all, with it.
     """
 
     datasets: tuple[str, ...] = ("mnist",)
     protocols: tuple[str, ...] = ("seen", "unseen")
     repeats: int = 10
     seed: int = 0
-    shrink: int = 1
+    quick: bool = False
     only: tuple[str, ...] | None = None
-    studied: tuple[str, ...] | None = None
 
-    @classmethod
-    def quick(
-        cls,
-        datasets: tuple[str, ...],
-        protocols: tuple[str, ...],
-        repeats: int,
-        seed: int,
-    ) -> Plan:
-        """A first look: methods that are fast or in the paper, few test rows."""
-        plan = cls(datasets, protocols, repeats, seed, shrink=5)
-        only = dict.fromkeys(method.name for method in plan.methods() if method.quick)
-        declared = {name: method.can for name, method in METHODS.items()}
-        studied = [name for name, can in declared.items() if can.quick]
-        studied = [name for name in studied if declared[name].regression]
-        return replace(plan, only=tuple(only), studied=tuple(studied))
+    @property
+    def shrink(self) -> int:
+        """Divides the numbers of test rows."""
+        return 5 if self.quick else 1
 
     @property
     def missing(self) -> list[str]:
         """Names of the rivals that are left out because their packages are not installed."""
-        rivals = rivals_of(self.protocols[0]) if self.only is None else {}
-        return [name for name, rival in rivals.items() if rival.missing]
+        rivals = rivals_of(self.protocols[0])
+        missing = [name for name in rivals if rivals[name].missing]
+        return [name for name in missing if self._has(name, rivals[name].quick)]
 
     def methods(self) -> list[Method]:
         """Methods in the table."""
         methods = compared(self.protocols[0])
-        only = self.only
-        return [method for method in methods if only is None or method.name in only]
+        return [method for method in methods if self._has(method.name, method.quick)]
+
+    def _has(self, name: str, quick: bool) -> bool:
+        is_named = self.only is None or name in self.only
+        return is_named and (quick or not self.quick)
 
     def cells(self) -> list[Cell]:
         """Cells of the table, then those of the study of the ridge.
@@ -164,14 +154,11 @@ class Plan:
 
     def _studied(self) -> list[Method]:
         """Methods of the package with other ridges; faults have no such study."""
-        if not {"seen", "unseen"} & set(self.protocols):
+        if self.only is not None or self.protocols[0] not in ("seen", "unseen"):
             return []
-        families = {method.family for method in self.methods()}
-        if self.studied is not None:
-            families &= set(self.studied)
         studied = []
-        for family in METHODS:
-            if family in families:
+        for family, method in METHODS.items():
+            if not self.quick or (method.can.quick and method.can.regression):
                 ridges = RIDGES if has_ridge(family) else RIDGES[:1]
                 studied += [own(family, setting) for setting in ridges]
         return studied

@@ -7,7 +7,7 @@ from collections.abc import Sequence, Sized
 from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Protocol as TypingProtocol
-from typing import Self
+from typing import Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -335,6 +335,9 @@ class TimeProtocol(OwnRowsProtocol):
         train = _spaced(learn[begin : begin + length], self.n_train)
         is_tested = (roles[rows] & (NORMAL | FAULT) > 0) & (rows > train[-1])
         return train, _spaced(rows[is_tested], self.n_test)
+
+
+AnyProtocol: TypeAlias = Protocol | FaultProtocol | TimeProtocol
 
 
 def _with_roles(

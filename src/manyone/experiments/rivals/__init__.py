@@ -1,4 +1,4 @@
 """What people use today, with the few methods that the experiments need; one file per origin.
 
-PyOD and scikit-lego are optional: their rivals import them when they are fitted.
+PyOD is optional: its rivals import it when they are fitted.
 """

@@ -1,8 +1,7 @@
-"""Detectors and classifiers of scikit-learn, and scikit-lego's loop over groups."""
+"""Detectors and classifiers of scikit-learn."""
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Self
 
 import numpy as np
@@ -64,25 +63,11 @@ class PerTaskLocalOutlierFactor(Detector):
         return self._models[t].negative_outlier_factor_
 
 
-class OneClassSVMs(Detector):
-    """Detectors whose false-alarm rate is set by `nu`: another rate needs another fit."""
+class PerTaskOneClassSVM(Detector):
+    """One `OneClassSVM` per task, kernel width from the rows of all tasks.
 
-    nu: float = OneClassSVM().nu
-
-    def _fit(self, X: Array, codes: Codes) -> None:
-        self._nu = self.nu
-        super()._fit(X, codes)
-
-    def recalibrate(self, alarm_rate: float) -> Self:
-        """Refit with another `nu`, which is meant to be the share of false alarms."""
-        self._nu = alarm_rate
-        self._models = self._detectors()
-        self.offset_ = np.array([model.offset_[0] for model in self._models])
-        return self
-
-
-class PerTaskOneClassSVM(OneClassSVMs):
-    """One `OneClassSVM` per task, kernel width from the rows of all tasks."""
+    Its false-alarm rate is set by `nu`: another rate needs another fit.
+    """
 
     def __init__(
         self,
@@ -104,24 +89,20 @@ class PerTaskOneClassSVM(OneClassSVMs):
         super()._fit(X, codes)
 
     def _detectors(self) -> list[OneClassSVM]:
-        model = OneClassSVM(kernel="precomputed", nu=self._nu)
+        return self._machines(self.nu)
+
+    def _machines(self, nu: float) -> list[OneClassSVM]:
+        model = OneClassSVM(kernel="precomputed", nu=nu)
         return [clone(model).fit(self._kernel.gram(rows)) for rows in self._rows]
+
+    def recalibrate(self, alarm_rate: float) -> Self:
+        """Refit with another `nu`, which is meant to be the share of false alarms."""
+        self._models = self._machines(alarm_rate)
+        self.offset_ = np.array([model.offset_[0] for model in self._models])
+        return self
 
     def _scores(self, X: Array, t: int) -> Array:
         return self._models[t].score_samples(self._kernel(X, self._rows[t]))
-
-
-class GroupedOneClassSVM(OneClassSVMs):
-    """scikit-lego's `GroupedPredictor` around a `OneClassSVM` with its defaults."""
-
-    def _detectors(self) -> list[OneClassSVM]:
-        # The groups are a column beside the features.
-        tables = [np.insert(rows, 0, t, axis=1) for t, rows in enumerate(self._rows)]
-        grouped = import_module("sklego.meta").GroupedPredictor(
-            OneClassSVM(nu=self._nu), [0]
-        )
-        models = grouped.fit(np.concatenate(tables)).estimators_
-        return [models[t] for t in range(len(tables))]
 
 
 class OneVsRestSVC(Rival):
