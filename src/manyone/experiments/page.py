@@ -14,7 +14,6 @@ from manyone.experiments.results import (
     Results,
     Row,
     paired_test,
-    ties,
 )
 from manyone.page import html as layout
 
@@ -93,9 +92,9 @@ def _auc_cells(row: Row | None, best: Row, repeated: bool) -> list[layout.Cell]:
         return [layout.Cell()] * (2 if repeated else 1)
     if not repeated:
         return [layout.Cell(str(row), row.mean)]
-    pair = None if row is best else paired_test(row, best)
+    pair = None if row is best else paired_test(best, row)
     mark = "level" if pair and pair.unclear else ""
-    if ties(row, best):
+    if round(row.mean, 2) == round(best.mean, 2):  # the digits that are shown
         mark = "best"
     test = _cell(pair.p if pair else None, ".3f", "soft")
     if pair and pair.p is not None and pair.p < 0.001:

@@ -116,9 +116,11 @@ class Results:
 
     @cached_property
     def pairs(self) -> list[Pair]:
-        """Paired tests of all lines of the same data set and protocol."""
-        couples = itertools.combinations(self.rows, 2)
-        tests = (paired_test(first, second) for first, second in couples)
+        """Paired tests of all lines of the same data set and protocol, best lines first."""
+        tests = []
+        for dataset, kind in itertools.product(self.datasets, self.kinds):
+            couples = itertools.combinations(self.of_kind(dataset, kind), 2)
+            tests += [paired_test(better, worse) for better, worse in couples]
         return [pair for pair in tests if pair is not None]
 
     @property
@@ -157,23 +159,16 @@ class Results:
         return sorted(rows, key=lambda row: -row.mean)
 
 
-def ties(row: Row, best: Row) -> bool:
-    """Whether a method has the best mean, to the digits that are shown."""
-    return round(row.mean, 2) == round(best.mean, 2)
-
-
 def _in_table(cell: Cell) -> bool:
     """Whether a cell belongs to the table, not only to the study of the ridge."""
     published = cell.method.endswith(AS_IN_PAPER)
     return cell.protocol in ("faults", "time") or cell.setting == "tuned" or published
 
 
-def paired_test(first: Row, second: Row) -> Pair | None:
-    """Paired t test of two methods; None where they share no splits."""
-    better, worse = sorted((first, second), key=lambda row: -row.mean)
-    same_rows = (better.dataset, better.protocol) == (worse.dataset, worse.protocol)
+def paired_test(better: Row, worse: Row) -> Pair | None:
+    """Paired t test of two methods on the same data; None where they share no splits."""
     common = sorted(better.aucs.keys() & worse.aucs.keys())
-    if not same_rows or not common:
+    if not common:
         return None
     gains = np.array([better.aucs[r] - worse.aucs[r] for r in common])
     error = None
