@@ -90,6 +90,14 @@ class Points:
             X = np.asarray(X, dtype=np.float64)
         return self.kernel.against(X, self.side, chosen)
 
+    def log_values(self, X: Rows, points: Choice) -> Array:
+        """Logarithms (m, k) of `values`, of a kernel that fades, also where these are 0."""
+        if self.columns is None:
+            X = X if sparse.issparse(X) else np.asarray(X, dtype=np.float64)
+            return self.kernel.log_against(X, self.side, points)
+        with np.errstate(divide="ignore"):
+            return np.log(np.maximum(self.values(X, points), 0.0))
+
     def blocks(self, X: Rows) -> Iterator[tuple[slice, Array]]:
         """Kernel values of new rows against all points, block by block."""
         if X.shape[0] == 1:  # no need to ask how large a block may be

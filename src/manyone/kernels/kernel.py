@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -102,30 +102,6 @@ class Kernel:
     params: dict[str, Any] = field(default_factory=dict)
     fades: bool = False
 
-    def __eq__(self, other: object) -> bool:
-        """Whether two kernels have the same numbers."""
-        if not isinstance(other, Kernel):
-            return NotImplemented
-        if (
-            self._numbers() != other._numbers()
-            or self.params.keys() != other.params.keys()
-        ):
-            return False
-        return all(
-            np.array_equal(value, other.params[name])
-            for name, value in self.params.items()
-        )
-
-    def __hash__(self) -> int:
-        """The same for equal kernels."""
-        return hash(self._numbers())
-
-    def _numbers(self) -> tuple[Hashable, ...]:
-        """Everything but the parameters of a callable, which need not be hashable."""
-        shift = None if self.shift is None else tuple(self.shift.tolist())
-        numbers = (self.scale, self.degree, self.coef0, self.fades)
-        return self.name, self.gamma, shift, *numbers
-
     def __call__(self, X: Rows, Y: Rows) -> Array:
         """Kernel values (m, n) between rows `X` (m, d) and `Y` (n, d)."""
         return self.against(X, self.side(Y))
@@ -150,27 +126,45 @@ class Kernel:
         """Kernel values (m, n) between rows (m, d) and chosen rows of a side."""
         # A kernel value that underflows to 0 is right.
         with np.errstate(over="ignore", under="ignore"):
-            Y = side.rows[chosen]
-            if sparse.issparse(Y) or self.name not in _POWERS:
-                return self._by_sklearn(X, Y)
-            X = self.scaled(X.toarray() if sparse.issparse(X) else X)
-            if side.extended is None:
-                return np.exp(-self.gamma[0] * cdist(X, Y, "cityblock"))
-            norms = np.einsum("ij,ij->i", X, X)
-            largest = norms.max(initial=0.0) + side.largest
-            if self.gamma[0] * largest < _PRODUCT_LIMIT:
-                left = np.empty((X.shape[0], X.shape[1] + 2))
-                left[:, :-2] = X
-                left[:, -2] = norms
-                left[:, -1] = 1.0
-                values = left @ side.extended[chosen].T
-                np.exp(np.minimum(values, 0.0, out=values), out=values)
-            else:  # far apart beside the width: differences first, then squares
-                values = np.exp(-self.gamma[0] * cdist(X, Y, "sqeuclidean"))
-            if self.name == MIXTURE:
-                values += np.exp(-self.gamma[1] * cdist(X, Y, "cityblock"))
+            if not self._of_distance:
+                return self._by_sklearn(X, side.rows[chosen])
+            first, *second = self._exponents(X, side, chosen)
+            values = np.exp(first, out=first)
+            for exponents in second:
+                values += np.exp(exponents)
                 values *= 0.5
             return values
+
+    def log_against(self, X: Rows, side: Side, chosen: Choice = slice(None)) -> Array:
+        """Logarithms of `against` for a kernel of a distance, also where that is 0."""
+        with np.errstate(all="ignore"):
+            first, *second = self._exponents(X, side, chosen)
+            for exponents in second:
+                first = np.logaddexp(first, exponents) - np.log(2.0)
+            return first
+
+    def _exponents(self, X: Rows, side: Side, chosen: Choice) -> list[Array]:
+        """Minus gamma times the distance, (m, n), for each component."""
+        Y = side.rows[chosen]
+        if sparse.issparse(X) and not sparse.issparse(Y):
+            X = X.toarray()
+        X = self.scaled(X)
+        exponents = []
+        for name, gamma in zip(str(self.name).split("+"), self.gamma, strict=True):
+            if name == "rbf" and side.extended is not None:
+                norms = np.einsum("ij,ij->i", X, X)
+                largest = norms.max(initial=0.0) + side.largest
+                if gamma * largest < _PRODUCT_LIMIT:
+                    left = np.empty((X.shape[0], X.shape[1] + 2))
+                    left[:, :-2] = X
+                    left[:, -2] = norms
+                    left[:, -1] = 1.0
+                    product = left @ side.extended[chosen].T
+                    exponents.append(np.minimum(product, 0.0, out=product))
+                    continue
+            # Far apart beside the width: differences first, then squares.
+            exponents.append(-gamma * widths.distances(DISTANCES[name], X, Y))
+        return exponents
 
     def gram(self, X: Rows) -> Array:
         """Gram matrix (n, n) of rows (n, d), in Fortran order and exactly symmetric."""
@@ -214,7 +208,12 @@ class Kernel:
     @property
     def fading(self) -> bool:
         """Whether values fall with the distance between rows, from k(x, x) = 1 to 0."""
-        return self.fades or self.name in DISTANCES or self.name == MIXTURE
+        return self.fades or self._of_distance
+
+    @property
+    def _of_distance(self) -> bool:
+        """Whether it is a decreasing function of a distance between rows."""
+        return self.name in DISTANCES or self.name == MIXTURE
 
     @property
     def semidefinite(self) -> bool:
@@ -249,10 +248,6 @@ class Kernel:
             X = X.toarray() if sparse.issparse(X) else sparse.csr_array(X)
         if not isinstance(self.name, str):
             return pairwise_kernels(X, Y, metric=self.name, **self.params)
-        if self.name == MIXTURE:
-            values = pairwise_kernels(X, Y, metric="rbf", gamma=self.gamma[0])
-            values += pairwise_kernels(X, Y, metric="laplacian", gamma=self.gamma[1])
-            return 0.5 * values
         if self.name == "cosine":
             X = _with_largest_entry_one(X)
             Y = _with_largest_entry_one(Y)

@@ -12,22 +12,18 @@ ignored: whatever a guard does to new rows, it does to left-out ones, and thresh
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
-from functools import cached_property
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
-from scipy import sparse
-from scipy.spatial.distance import cdist
 
 from manyone._types import Array, Codes, Rows
-from manyone.data.groups import LeavingRows, leaving_rows
+from manyone.data.groups import leaving_rows
 from manyone.data.hashing import Hashes, row_hashes
 from manyone.data.rows import CodedRows, TrainingRows, row_blocks
 from manyone.kernels.gram import KernelScorer, Points
 from manyone.kernels.kernel import Kernel, resolve_kernel
-from manyone.kernels.widths import DISTANCES, distances
 from manyone.models.scorers import InMetric, Scorer
 from manyone.models.solution import Solution
 
@@ -55,8 +51,6 @@ _COPIES = 5e-13
 # Many rows are compared with one point in so many first (a power of two): most find one
 # that is near enough.
 _STEP = 16
-# Beyond so many numbers a product of matrices is faster than differences one by one.
-_MANY = 2**11
 #: So many margins out of range raise an alarm, whatever else a row is like.
 ALARM = 2.0
 # So many more, and a row scores lower than any other.
@@ -265,15 +259,6 @@ class Nearness:
     usual: UsualDistances
     columns: Codes | None = None
 
-    def __getstate__(self) -> dict[str, object]:
-        """State without what follows from it."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
-
-    @cached_property
-    def hashes(self) -> Hashes:
-        """Of the content of the points, shape (p,)."""
-        return row_hashes(self.points.X)
-
     def outside(
         self, X: Rows, codes: Codes | None, kernel_values: Array | None = None
     ) -> Array:
@@ -304,46 +289,41 @@ class Nearness:
 
     def _nearest(self, X: Rows, codes: Codes | None, near_enough: float) -> Array:
         """Distance of rows (n, d) to the nearest point, or to one that is near enough, (n,)."""
+        if self.points.columns is not None:
+            codes = None  # it takes no time to compare kernel values with all points
 
-        def distance(rows: Codes, points: slice) -> Array:
-            return nearest_distances(self.points, X[rows], points)
+        def distance(rows: Codes, some: slice) -> Array:
+            return least(-self.points.log_values(X[rows], some))
 
-        if codes is None or self.points.columns is not None:
-            nearest = np.full(X.shape[0], np.inf)
-        else:
-            nearest = _nearest_of_own_task(distance, codes, self.codes)
-            if nearest.max() <= near_enough:
-                return nearest
-        far = np.flatnonzero(~(nearest <= near_enough))
-        for some in _ever_more(_STEP if len(far) >= _STEP else 1):
-            for block in row_blocks(len(far), 3 * (len(self.points) + X.shape[1])):
-                rows = far[block]
-                nearest[rows] = np.minimum(nearest[rows], distance(rows, some))
-            far = far[nearest[far] > near_enough]
-        return nearest
+        numbers = np.arange(X.shape[0])
+        return _nearest_points(distance, numbers, codes, self.codes, near_enough)
 
     def left_out(self, rows: CodedRows) -> Array:
         """What `outside` would say of normal training rows if they had not been there, (n,)."""
-        nearest = self.nearest_others(rows, _START * self.usual.least_limit)
-        return self.usual.left_out(nearest, rows.weight)
-
-    def nearest_others(self, rows: CodedRows, near_enough: float = -np.inf) -> Array:
-        """Distance of normal training rows to the nearest point that stays without them, (n,).
-
-        A row leaves with its copies, and with rows of its group. Rows that are `near_enough` to a
-        point of their own task are not compared with the others.
-        """
-        hashes = row_hashes(rows.X)
+        keys = row_hashes(rows.X)
+        point_keys = row_hashes(self.points.X)
         group = None
         if isinstance(rows, TrainingRows) and rows.group is not None:
-            group = _group_of_points(self.hashes, hashes, rows.group)
-        neighbours = _Neighbours(self.points, self.codes, self.hashes, group)
-        return neighbours.near_enough(rows, hashes, near_enough)
+            group = _group_of_points(point_keys, keys, rows.group)
+        others = _Others(self.points, self.codes, point_keys, group)
+        near_enough = _START * self.usual.least_limit
+        nearest = others.nearest(rows, keys, np.arange(len(keys)), near_enough)
+        return self.usual.left_out(nearest, rows.weight)
+
+
+def least(apart: Array) -> Array:
+    """Least distance (m,) of each row from others (m, p), a little below 0 by rounding."""
+    nearest = apart.min(axis=1, initial=np.inf)
+    if np.isnan(nearest).any():  # differences that overflow
+        nearest = np.where(np.isnan(apart), np.inf, apart).min(axis=1)
+    return np.maximum(nearest, 0.0)
 
 
 @dataclass(frozen=True, eq=False)
-class _Neighbours:
-    """Points that training rows are compared with.
+class _Others:
+    """Points that training rows are compared with, once they have left.
+
+    A row leaves with its copies, and with rows of its group.
 
     Parameters
     ----------
@@ -366,50 +346,78 @@ class _Neighbours:
         rows: CodedRows,
         keys: Keys | None,
         numbers: Codes,
-        some: slice,
-        leaving: LeavingRows | None,
+        near_enough: float = -np.inf,
     ) -> Array:
-        """Distance of rows (k,) to the nearest of some points that stays without them, (k,)."""
-        nearest = np.empty(len(numbers))
-        if self.keys is not None:
-            order = np.argsort(self.keys[some], kind="stable")
-            ascending = self.keys[some][order]
-        width = 2 * (some.stop - some.start) + rows.X.shape[1]
-        for block_place in row_blocks(len(numbers), width):
-            block = numbers[block_place]
-            apart, scale = raw_distances(self.points, rows.X[block], some)
-            if self.keys is None or keys is None:
-                apart[apart <= _COPIES] = np.inf
-            else:
-                first = np.searchsorted(ascending, keys[block], side="left")
-                last = np.searchsorted(ascending, keys[block], side="right")
-                for place in range(int((last - first).max(initial=0))):
-                    has_copy = np.flatnonzero(first + place < last)
-                    apart[has_copy, order[first[has_copy] + place]] = np.inf
-            if leaving is not None and self.group is not None:
-                theirs = self.codes[some], self.group[some]
-                apart[leaving.neighbours(block, *theirs)] = np.inf
-            if np.isnan(apart.sum()):  # differences that overflow
-                apart[np.isnan(apart)] = np.inf
-            nearest[block_place] = scale * np.maximum(apart.min(axis=1), 0.0)
-        return nearest
+        """Distance of rows (k,) to the nearest point that stays without them, (k,).
 
-    def near_enough(self, rows: CodedRows, keys: Keys, enough: float) -> Array:
-        """The same for all rows (n,), of points of the own task where these are near enough."""
+        Those `near_enough` to a point of their own task are not compared with the others.
+        """
         leaving = None
         if self.group is not None:
             assert isinstance(rows, TrainingRows)
             leaving = leaving_rows(rows)
 
-        def distance(numbers: Codes, points: slice) -> Array:
-            return self.nearest(rows, keys, numbers, points, leaving)
+        def distance(which: Codes, some: slice) -> Array:
+            apart = -self.points.log_values(rows.X[which], some)
+            if self.keys is None or keys is None:
+                apart[apart <= _COPIES] = np.inf
+            else:
+                apart[keys[which, None] == self.keys[some]] = np.inf
+            if leaving is not None and self.group is not None:
+                theirs = self.codes[some], self.group[some]
+                apart[leaving.neighbours(which, *theirs)] = np.inf
+            return least(apart)
 
-        nearest = np.full(rows.X.shape[0], np.inf)
-        if enough > 0.0:
-            nearest = _nearest_of_own_task(distance, rows.codes, self.codes)
-        far = np.flatnonzero(~(nearest <= enough))
-        nearest[far] = distance(far, slice(0, len(self.codes)))
-        return nearest
+        codes = rows.codes[numbers] if near_enough > 0.0 else None
+        return _nearest_points(distance, numbers, codes, self.codes, near_enough)
+
+
+def _nearest_points(
+    distance: Callable[[Codes, slice], Array],
+    numbers: Codes,
+    codes: Codes | None,
+    point_codes: Codes,
+    near_enough: float,
+) -> Array:
+    """Distance of rows to the nearest point, or to one of their task that is near enough, (k,).
+
+    Parameters
+    ----------
+    distance : callable
+        Of some of the rows, by number, to the nearest of a slice of the points; infinite
+        where there are none.
+    numbers : ndarray of shape (k,)
+        The rows.
+    codes : ndarray of shape (k,) or None
+        Their tasks; None: all points are looked at.
+    point_codes : ndarray of shape (p,)
+        Tasks of the points, ascending.
+    near_enough : float
+    """
+    nearest = np.full(len(numbers), np.inf)
+
+    def look(places: Codes, some: slice) -> None:
+        n_points = len(range(*some.indices(len(point_codes))))
+        for block in row_blocks(len(places), 4 * n_points):
+            rows = places[block]
+            nearest[rows] = np.minimum(nearest[rows], distance(numbers[rows], some))
+
+    if codes is not None and len(codes):
+        order = codes.argsort(kind="stable")
+        ordered = codes[order]
+        cuts = (ordered[1:] != ordered[:-1]).nonzero()[0] + 1
+        for start, stop in pairwise([0, *cuts.tolist(), len(order)]):
+            first = int(point_codes.searchsorted(ordered[start]))
+            last = int(point_codes.searchsorted(ordered[start] + 1))
+            if first < last:
+                look(order[start:stop], slice(first, last))
+    far = np.flatnonzero(~(nearest <= near_enough))
+    step = _STEP if near_enough > 0.0 and len(far) >= _STEP else 1
+    for some in _ever_more(step):
+        if len(far):
+            look(far, some)
+            far = far[nearest[far] > near_enough]
+    return nearest
 
 
 def _ever_more(step: int) -> list[slice]:
@@ -419,36 +427,6 @@ def _ever_more(step: int) -> list[slice]:
         parts.append(slice(step // 2, None, step))
         step //= 2
     return parts
-
-
-def _nearest_of_own_task(
-    distance: Callable[[Codes, slice], Array], codes: Codes, point_codes: Codes
-) -> Array:
-    """Distance of rows to the nearest point of their task; infinite where it has none.
-
-    Parameters
-    ----------
-    distance : callable
-        Of numbers of rows (k,) to the nearest of a slice of the points, (k,).
-    codes : ndarray of shape (n,)
-        Tasks of the rows.
-    point_codes : ndarray of shape (p,)
-        Tasks of the points, ascending.
-    """
-    nearest = np.full(len(codes), np.inf)
-    order = codes.argsort(kind="stable")
-    ordered = codes[order]
-    cuts = (ordered[1:] != ordered[:-1]).nonzero()[0] + 1
-    for start, stop in pairwise([0, *cuts.tolist(), len(order)]):
-        if start == stop:  # no row at all
-            break
-        task = ordered[start]
-        first = int(point_codes.searchsorted(task))
-        last = int(point_codes.searchsorted(task + 1))
-        if first < last:
-            rows = order[start:stop]
-            nearest[rows] = distance(rows, slice(first, last))
-    return nearest
 
 
 def nearness_of(
@@ -470,36 +448,32 @@ def nearness_of(
     left_out : ndarray of shape (k,)
         For the normal rows.
     """
-    normal = np.flatnonzero(~rows.outlier)
-    if len(normal) < len(rows.codes):
-        rows = rows.take(normal)
+    if rows.outlier.any():
+        rows = rows.take(np.flatnonzero(~rows.outlier))
     chosen = np.argsort(rows.codes, kind="stable")
     if not all_rows:
         chosen = spread_over_tasks(rows)
     codes = rows.codes[chosen]
     group = None if rows.group is None else rows.group[chosen]
+    everyone = np.arange(len(rows.codes))
+    sample = everyone
     if rows.columns is None:
         keys = rows.content
         points = Points(kernel, rows.X[chosen])
-        neighbours = _Neighbours(points, codes, keys[chosen], group)
+        others = _Others(points, codes, keys[chosen], group)
+        if not all_rows:
+            sample = _evenly(rows.content, _MOST_ROWS)
     else:
         keys = None
         none = np.empty((len(chosen), 0))
         points = Points(kernel, none, rows.columns[chosen])
         # Training rows bring their values in the order of the rows.
-        neighbours = _Neighbours(Points(kernel, none, chosen), codes, None, group)
-    sample = np.arange(len(rows.codes))
-    if not all_rows and keys is not None:
-        sample = _evenly(rows.content, _MOST_ROWS)
-    leaving = None if group is None else leaving_rows(rows)
-    everything = slice(0, len(chosen))
-    nearest = neighbours.nearest(rows, keys, sample, everything, leaving)
+        others = _Others(Points(kernel, none, chosen), codes, None, group)
+    nearest = others.nearest(rows, keys, sample)
     usual = UsualDistances.of(nearest, rows.weight[sample])
-    if len(sample) < len(rows.codes):
-        assert keys is not None
-        nearest = neighbours.near_enough(rows, keys, _START * usual.least_limit)
-    nearness = Nearness(points, codes, usual, normal[chosen])
-    return nearness, usual.left_out(nearest, rows.weight)
+    if len(sample) < len(everyone):
+        nearest = others.nearest(rows, keys, everyone, _START * usual.least_limit)
+    return Nearness(points, codes, usual), usual.left_out(nearest, rows.weight)
 
 
 def with_nearness(solution: Solution, rows: TrainingRows) -> Solution:
@@ -535,10 +509,8 @@ def with_nearness(solution: Solution, rows: TrainingRows) -> Solution:
     if left_out is not None:
         left_out = left_out.copy()
         left_out[~rows.outlier] -= unit * lost
-    assert nearness.columns is not None
-    in_order = np.array_equal(nearness.columns, np.arange(len(rows.codes)))
-    if not shares_values or in_order:
-        nearness = replace(nearness, columns=None)
+    if shares_values and rows.outlier.any():
+        nearness = replace(nearness, columns=np.flatnonzero(~rows.outlier))
     guarded = Guarded(scorer, (nearness,), unit, shares_values)
     return replace(solution, scorer=guarded, left_out=left_out)
 
@@ -598,49 +570,6 @@ def spread_over_tasks(rows: TrainingRows) -> Codes:
     count = np.repeat(counts, counts)
     share = np.minimum(number, count)
     return order[(rank * share) // count != ((rank - 1) * share) // count]
-
-
-def nearest_distances(points: Points, X: Rows, some: slice = slice(None)) -> Array:
-    """The least ``-log k`` of rows (m, d) and some of the points, also where k underflows, (m,)."""
-    apart, scale = raw_distances(points, X, some)
-    nearest = apart.min(axis=1)
-    if np.isnan(nearest).any():  # differences that overflow
-        nearest = np.where(np.isnan(apart), np.inf, apart).min(axis=1)
-    with np.errstate(over="ignore"):  # infinitely far is far
-        return np.asarray(scale * np.maximum(nearest, 0.0))
-
-
-def raw_distances(points: Points, X: Rows, some: slice) -> tuple[Array, float]:
-    """``-log k`` of rows and some points, (m, p), over a scale; a little below 0 by rounding."""
-    kernel = points.kernel
-    by_kernel = []
-    with np.errstate(all="ignore"):
-        if points.columns is not None:
-            return -np.log(np.maximum(points.values(X, some), 0.0)), 1.0
-        Y = points.side.rows[some]
-        is_dense = not sparse.issparse(Y) and kernel.name != "chi2"
-        if is_dense:
-            X = X.toarray() if sparse.issparse(X) else np.asarray(X, dtype=np.float64)
-            X = kernel.scaled(X)
-        for name in str(kernel.name).split("+"):
-            metric: Any = DISTANCES[name]
-            if not is_dense:
-                by_kernel.append(distances(metric, X, Y))
-            elif metric != "sqeuclidean" or Y.size <= _MANY:
-                by_kernel.append(cdist(X, Y, metric))
-            else:  # |x|^2 + |y|^2 - 2 x'y as one product
-                x_norms = np.einsum("ij,ij->i", X, X)
-                y_norms = np.einsum("ij,ij->i", Y, Y)
-                left = np.column_stack([X, x_norms, np.ones(len(X))])
-                right = np.column_stack([-2.0 * Y, np.ones(len(Y)), y_norms])
-                by_kernel.append(left @ right.T)
-        if len(by_kernel) == 1:
-            return by_kernel[0], kernel.gamma[0]
-        # Of a mixture the mean of two kernels.
-        first, second = (
-            -g * distance for g, distance in zip(kernel.gamma, by_kernel, strict=True)
-        )
-        return np.log(2.0) - np.logaddexp(first, second), 1.0
 
 
 def _group_of_points(points: Hashes, hashes: Hashes, group: Codes) -> Codes:
