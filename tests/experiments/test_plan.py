@@ -82,7 +82,7 @@ def test_a_registered_method_takes_part_in_everything(monkeypatch):
     results = Results([Outcome(cell, compute(cell)) for cell in cells])
     assert [row.method for row in results.rows] == ["OCKSR-X"]
     drawn = {drawing.name: drawing.figure for drawing in drawings(results)}
-    assert {"seen_unseen", "alarm_rate", "regulariser", "squared_error"} <= set(drawn)
+    assert {"auc", "alarm_rate", "regulariser", "squared_error"} <= set(drawn)
     for name in ("alarm_rate", "regulariser", "squared_error"):
         lines = drawn[name].axes[0].get_lines()
         assert "OCKSR-X" in {line.get_label() for line in lines}

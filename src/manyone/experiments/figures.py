@@ -17,7 +17,7 @@ from manyone._types import Codes
 from manyone.estimators import METHODS
 from manyone.experiments.cells import ALARM_RATES, CellResult
 from manyone.experiments.data import DATASETS
-from manyone.experiments.methods import compared, has_ridge, in_paper, ours
+from manyone.experiments.methods import compared, has_ridge, ours
 from manyone.experiments.plan import RIDGES, Cell
 from manyone.experiments.results import ANOMALIES, Results
 from manyone.experiments.runner import Outcome
@@ -35,20 +35,6 @@ _INK = "#1c2127"
 _GRID = "#dfe4e8"
 _LEGEND_ENTRY = 2.4  # inches: width of the longest name
 _LEGEND_LINE = 0.19  # inches: height of a line
-# Titles of the table's figure, and where the anomalies come from.
-_TITLES = {
-    "seen": "Known kinds of anomaly",
-    "unseen": "Unknown kinds of anomaly",
-    "faults": "Entities gone wrong",
-    "time": "Entities gone wrong in the course of time",
-}
-_SOURCES = {
-    "seen": "classes whose normal rows the model is trained on (circles, the paper's "
-    "protocol)",
-    "unseen": "classes that are not enrolled (diamonds)",
-    "faults": "rows of the entities themselves gone wrong",
-    "time": "later rows of the entities themselves gone wrong",
-}
 # What an entry of a structure means, by method.
 _MEANINGS = {
     "C-OCKSR": "how the function of one task answers rows of another",
@@ -147,12 +133,8 @@ def _open_grid(ax: Axes) -> None:
 
 
 def _plot_methods(ax: Axes, curves: Iterable[Curve]) -> None:
-    """Curves in the order of the legend: the paper's methods, our others, then rivals."""
-
-    def rank(curve: Curve) -> tuple[bool, bool, int]:
-        return not in_paper(curve[0]), not ours(curve[0]), _place(curve[0])
-
-    for family, x, y in sorted(curves, key=rank):
+    """Curves in the order of the legend: our methods, then rivals."""
+    for family, x, y in sorted(curves, key=lambda curve: _place(curve[0])):
         place = _place(family)
         ax.plot(
             x,
@@ -180,20 +162,11 @@ def _draw_table(results: Results) -> Drawing:
     figure, axes = _panels([DATASETS[name].title for name in results.datasets], size)
     for ax, name in zip(axes, results.datasets, strict=True):
         _plot_table(ax, results, name)
-    kinds = results.kinds
-    title = "Known and unknown kinds of anomaly"
-    if len(kinds) == 1:
-        title = _TITLES[kinds[0]]
-    caption = "Mean AUC of each method when the anomalies come from "
-    caption += " and from ".join(_SOURCES[kind] for kind in kinds)
-    if any(row.paper is not None for row in results.rows):
-        caption += "; the upright stroke is the paper's figure"
-    caption += "."
+    caption = "Means over tasks."
     if results.repeated:
-        caption += " Bars are standard errors over repetitions."
-    name = kinds[0] if kinds[0] in ("faults", "time") else "seen_unseen"
+        caption = "Means over tasks and repetitions; bars are standard errors."
     _add_legend(figure)
-    return Drawing(name, title, caption, figure)
+    return Drawing("auc", "AUC of every method", caption, figure)
 
 
 def _plot_table(ax: Axes, results: Results, name: str) -> None:
@@ -248,13 +221,9 @@ def _draw_alarms(results: Results) -> Iterator[Drawing]:
     caption = (
         "Share of held-out normal rows that raise an alarm, mean over tasks, against the "
         f"share asked for (tuned; {repetitions}, all protocols). On or below the dotted "
-        "line the promise is kept."
+        "line the promise is kept. Rivals are asked through nu or contamination, and set "
+        "their thresholds on the rows they were fitted to."
     )
-    if not all(ours(method) for measured in rates.values() for method in measured):
-        caption += (
-            " The rivals are asked through nu or contamination. They set their thresholds on "
-            "the rows they were fitted to."
-        )
     _add_legend(figure)
     yield Drawing("alarm_rate", "Alarm rate: promised and measured", caption, figure)
 
@@ -270,12 +239,9 @@ def _draw_ridges(outcomes: Sequence[Outcome]) -> Iterator[Drawing]:
     cells = [o for o in cells if (o.cell.protocol, o.cell.repetition) in draws]
     caption = (
         "Mean AUC as the ridge falls from the paper's 1 to 1e-6 (RBF kernel; its width is "
-        f"chosen on training rows for each value; {_repetitions(studied)})."
+        f"chosen on training rows for each value; {_repetitions(studied)}). Methods "
+        "without such a ridge are level lines."
     )
-    families = dict.fromkeys(o.cell.family for o in cells)
-    level = [family for family in families if not has_ridge(family)]
-    if level:
-        caption += f" Level lines: {', '.join(level)}, without such a ridge."
     figure = _draw_study(cells, lambda outcome: outcome.auc, "AUC (%)")
     yield Drawing("regulariser", "The first-layer regulariser", caption, figure)
     cells = [o for o in cells if "sse" in o.result]

@@ -47,17 +47,14 @@ class PooledIsolationForest(Detector):
 
 
 class PerTaskLocalOutlierFactor(Detector):
-    """One `LocalOutlierFactor` per task, with no more neighbours than it has other rows."""
+    """One `LocalOutlierFactor` per task, which bounds its neighbours by the rows it has."""
 
     def __init__(self, *, n_neighbors: int = 20):
         self.n_neighbors = n_neighbors
 
     def _detectors(self) -> list[LocalOutlierFactor]:
-        most = [max(1, min(self.n_neighbors, len(rows) - 1)) for rows in self._rows]
-        models = [
-            LocalOutlierFactor(n_neighbors=number, novelty=True) for number in most
-        ]
-        return [model.fit(rows) for model, rows in zip(models, self._rows, strict=True)]
+        model = LocalOutlierFactor(n_neighbors=self.n_neighbors, novelty=True)
+        return [clone(model).fit(rows) for rows in self._rows]
 
     def _training_scores(self, t: int) -> Array:
         return self._models[t].negative_outlier_factor_
