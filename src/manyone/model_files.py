@@ -23,6 +23,7 @@ from manyone.files.errors import ModelFileError
 from manyone.files.kinds import Hint, fits
 from manyone.files.registry import entry_of, register
 from manyone.files.shapes import NEEDED, Sizes
+from manyone.history.clocks import CLOCKS
 from manyone.history.past import Past
 from manyone.history.seasons import SEASONS
 from manyone.history.transformer import TaskHistory
@@ -404,6 +405,8 @@ def _check_past_map(past: PastMap, sizes: Sizes) -> None:
 def _check_table_past(past: TablePast, sizes: Sizes) -> None:
     if past.span < 2 or len(past.names) != past.past.total.shape[1]:
         raise ModelFileError("the past of a table is not that of its columns")
+    if past.clock not in CLOCKS:
+        raise ModelFileError("the times of a table are of another kind")
     phases = SEASONS[past.season].phases if past.season in SEASONS else 0
     is_known = past.season in ("", *SEASONS) and set(past.seasonal) <= set(past.names)
     if not is_known or past.past.phase_sums.shape[1] != phases:
@@ -600,16 +603,24 @@ register(
     rules={"tasks_": "T!", "n_features_in_": "= d", "feature_names_in_": "d"},
     fitted=("tasks_", "whitening_", "n_features_in_"),
 )
+
+
+def _check_task_history(history: TaskHistory, sizes: Sizes) -> None:
+    if getattr(history, "clock_", "") not in ("", *CLOCKS):
+        raise ModelFileError("the times of rows are of another kind")
+
+
 register(
     TaskHistory,
-    hints={**_ATTRIBUTES, "tasks_": Labels, "past_": Past},
+    hints={**_ATTRIBUTES, "tasks_": Labels, "past_": Past, "clock_": str},
     rules={
         "tasks_": "T!",
         "n_features_in_": "= d",
         "feature_names_in_": "d",
         "past_": "T=E d=p",
     },
-    fitted=("tasks_", "past_", "n_features_in_"),
+    fitted=("tasks_", "past_", "clock_", "n_features_in_"),
+    check=_check_task_history,
 )
 register(
     TaskPipeline,

@@ -178,9 +178,7 @@ def test_numbers_have_no_hours(model, tables):
         "none is used: times are numbers, which have no hours and weekdays"
     ]
     assert in_numbers.training_.past.season == ""
-    with pytest.raises(
-        ValueError, match="'when' holds numbers, and the model compares"
-    ):
+    with pytest.raises(ValueError, match="'when' holds numbers, and the rows before"):
         model.score(later)
 
 

@@ -14,7 +14,7 @@ from manyone.cli.models import about, chosen_columns, refuse_gaps
 from manyone.messages import shortlist, warn_user
 from manyone.tablefiles import read_table
 from manyone.tables import TableModel
-from manyone.tables.frames import as_table, read_column, read_yes_no, times_of
+from manyone.tables.frames import as_table, read_yes_no, times_of
 from manyone.watch.answers import Answer
 from manyone.watch.incidents import alarms_of
 from manyone.watch.mutes import Mute
@@ -114,7 +114,7 @@ def _limits(table: pl.DataFrame, name: str, unlimited: float, path: Path) -> Arr
     """Times of a column as numbers; infinite where there is none."""
     if name not in table.columns:
         return np.full(len(table), unlimited)
-    values = times_of(read_column(as_table(table).get_column(name)))[0]
+    values = times_of(as_table(table).get_column(name)).values
     for row, text in enumerate(table[name].to_list()):
         if text is not None and np.isnan(values[row]):
             raise InputError(

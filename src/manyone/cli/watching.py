@@ -20,7 +20,7 @@ from manyone.cli.models import about, chosen_columns, refuse_gaps
 from manyone.tablefiles import BadValues, Block, Source, Tail, open_tail
 from manyone.tables import TableModel
 from manyone.tables.answers import BASES, Answers
-from manyone.tables.frames import Frame, as_table, read_column, task_labels, times_of
+from manyone.tables.frames import Frame, as_table, task_labels, times_of
 from manyone.tables.incidents import REASONS, scored_rows
 from manyone.tables.inputs import file_columns
 from manyone.tables.worth import Worth
@@ -360,7 +360,7 @@ def _moments(times: pl.Series | None, rows: int) -> Array:
     """Times as numbers, NaN where there is none."""
     if times is None:
         return np.full(rows, np.nan)
-    return times_of(read_column(as_table(times.to_frame()).get_column(times.name)))[0]
+    return times_of(as_table(times.to_frame()).get_column(times.name)).values
 
 
 def _time_texts(times: pl.Series, moments: Array) -> list[str | None]:

@@ -27,6 +27,7 @@ from manyone.data.labels import (
     split_columns,
     split_labels,
 )
+from manyone.history.clocks import NUMBERS, clock_of, remedy_for
 from manyone.history.past import Past, PastColumns, past_columns
 from manyone.history.seasons import SEASONS, Seasonal, level_of
 from manyone.routing import RoutingState
@@ -58,6 +59,8 @@ class TaskHistory(RoutingState, TransformerMixin, BaseEstimator):
         Labels, sorted.
     past_ : Past
         What each task ended with.
+    clock_ : str
+        How times were written, see :mod:`manyone.history.clocks`; empty without times.
     n_features_in_ : int
     feature_names_in_ : ndarray of str
 
@@ -115,6 +118,7 @@ class TaskHistory(RoutingState, TransformerMixin, BaseEstimator):
         )
         labels = _labels(task, len(values))
         self.tasks_, codes = encode(labels)
+        self.clock_ = _clock(time)
         phases = 0 if self.season is None else SEASONS[self.season].phases
         none = Past.none(len(self.tasks_), values.shape[1], phases)
         self.past_ = self._columns(values, codes, time, none)[1]
@@ -150,6 +154,12 @@ class TaskHistory(RoutingState, TransformerMixin, BaseEstimator):
         tasks, codes = encode(labels)
         past = self.past_.take(find(tasks, self.tasks_)[0])
         columns, _ = self._columns(values, codes, time, past)
+        clock = _clock(time)
+        if self.clock_ and clock and clock != self.clock_:
+            raise ValueError(
+                f"time holds {clock}, and in the fit it held {self.clock_}. "
+                f"{remedy_for(self.clock_)}"
+            )
         if self.season is not None:
             values = level_of(values, columns.usual)
         swing = np.nan_to_num(columns.swing)
@@ -219,6 +229,15 @@ class TaskHistory(RoutingState, TransformerMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         return tags
+
+
+def _clock(time: object) -> str:
+    """How times are written; empty where there are none."""
+    if time is None:
+        return ""
+    if np.asarray(time).dtype.kind == "M":
+        return clock_of(getattr(time, "dtype", None))
+    return NUMBERS
 
 
 def _labels(task: object, n_rows: int) -> Labels:

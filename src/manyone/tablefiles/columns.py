@@ -18,6 +18,7 @@ from manyone.tablefiles.values import (
     decimal_style,
     different_values,
     doubtful_value,
+    has_zone,
     is_number,
     kind_of,
     plain_number,
@@ -59,6 +60,8 @@ class TextColumns:
     Attributes
     ----------
     style : {"point", "comma"}
+    zoned : set of str
+        Columns of dates with a time zone, of those whose kind was found.
     bad_cells : Counter
         Values taken as missing, by column.
     first_bad : list of str
@@ -70,6 +73,7 @@ class TextColumns:
     time_formats: Mapping[str, str] = field(default_factory=dict)
     bad_values: BadValues = "refuse"
     style: Style = "point"
+    zoned: set[str] = field(default_factory=set)
     bad_cells: Counter[str] = field(default_factory=Counter)
     first_bad: list[str] = field(default_factory=list)
 
@@ -120,7 +124,8 @@ class TextColumns:
             if plain is not None and plain.null_count() < len(plain):
                 self.kinds[name] = "date" if plain.dtype.is_temporal() else "number"
                 continue
-            verdict = kind_of(_different(table[name]), self.style)
+            texts = _different(table[name])
+            verdict = kind_of(texts, self.style)
             if verdict.bad and self.bad_values == "refuse":
                 text = verdict.bad[0]
                 row = (table[name].str.strip_chars() == text).arg_true()[0]
@@ -130,6 +135,20 @@ class TextColumns:
                     "--bad-values missing, or leave the column out with --ignore."
                 )
             self.kinds[name] = verdict.kind
+            if verdict.kind == "date":
+                self._find_zone(name, texts)
+
+    def _find_zone(self, name: str, texts: list[str]) -> None:
+        """Find whether the dates of a column have a time zone, from all of them."""
+        by_zone = {has_zone(text): text for text in texts}
+        if len(by_zone) > 1:
+            raise TableFileError(
+                f"{self.name}, column {name!r}: {by_zone[True]!r} has a time zone and "
+                f"{by_zone[False]!r} has none. Write all of them in one way, or leave "
+                "the column out with --ignore."
+            )
+        if True in by_zone:
+            self.zoned.add(name)
 
     def convert(self, table: pl.DataFrame, first_row: int = 0) -> pl.DataFrame:
         """Strings as what they stand for; values of other types stay.
@@ -193,7 +212,10 @@ class TextColumns:
         if kind == "boolean":
             return _mapped(texts, read_boolean, pl.Boolean)
         form = self.time_formats.get(texts.name)
-        return _mapped(texts, lambda text: read_date(text, form), pl.Datetime("us"))
+        dates = _mapped(texts, lambda text: read_date(text, form), pl.Datetime("us"))
+        if texts.name in self.zoned or "%z" in (form or ""):
+            return dates.dt.replace_time_zone("UTC")
+        return dates
 
     def _meet_bad(
         self, column: pl.Series, bad: pl.Series, kind: Kind, first_row: int

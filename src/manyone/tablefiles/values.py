@@ -223,6 +223,12 @@ def _parsed_date(text: str) -> datetime | None:
     return datetime.fromisoformat(f"{when.isoformat()}{zone}")
 
 
+def has_zone(text: str) -> bool:
+    """Whether a text is a date, whose order of day and month is certain, with a zone."""
+    match = _DATE.fullmatch(text)
+    return match is not None and match.groups()[-1] is not None
+
+
 def value_of(text: str, kind: Kind, style: Style) -> float:
     """A number, 0 or 1, or seconds since 1970; NaN where a text is missing or bad."""
     stripped = text.strip()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, SupportsFloat
+from typing import Any, NamedTuple, SupportsFloat
 
 import narwhals.stable.v2 as nw
 import numpy as np
@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from manyone._types import Array, Codes, Labels, Mask
 from manyone.data.labels import as_labels
+from manyone.history.clocks import DATES, NUMBERS, ZONED, clock_of
 from manyone.history.seasons import level_of
 from manyone.messages import plural, shortlist
 from manyone.tablefiles.values import (
@@ -22,6 +23,7 @@ from manyone.tablefiles.values import (
     decimal_style,
     different_values,
     doubtful_value,
+    has_zone,
     is_missing,
     kind_of,
     plain_number,
@@ -239,15 +241,33 @@ def read_column(series: Series) -> Column:
     return Column(str(dtype), np.full(len(series), np.nan))
 
 
-def read_times(frame: Frame, name: str) -> Array:
-    """Times as numbers (dates as seconds since 1970), none missing."""
-    column = read_column(frame.get_column(name))
-    times = times_of(column)[0]
-    rows = np.flatnonzero(~np.isfinite(times))
+class Times(NamedTuple):
+    """Times of rows.
+
+    Attributes
+    ----------
+    values : ndarray of shape (n,)
+        Numbers, dates as seconds since 1970; NaN where there is none that can be read.
+    clocks : frozenset of str
+        How they are written, see :mod:`manyone.history.clocks`; more than one in texts.
+    """
+
+    values: Array
+    clocks: frozenset[str]
+
+    @property
+    def are_dates(self) -> bool:
+        """Whether they are dates, which have hours, and no mere numbers."""
+        return NUMBERS not in self.clocks
+
+
+def read_times(frame: Frame, name: str) -> Times:
+    """Times of rows, none missing and all written in one way."""
+    series = frame.get_column(name)
+    times = times_of(series)
+    rows = np.flatnonzero(~np.isfinite(times.values))
     if len(rows):
-        text = None
-        if column.levels is not None:
-            text = column.take(rows[:1]).texts()[0]
+        text = text_column(series[rows[:1].tolist()].to_list()).texts()[0]
         wrong = "has no value" if text is None else f"has {text!r}, which is no time,"
         raise TimeError(
             f"{wrong} in the time column {name!r} ({plural(len(rows), 'such row')})",
@@ -255,19 +275,26 @@ def read_times(frame: Frame, name: str) -> Array:
             remedy="Give dates, texts as 2026-01-31 12:00, or numbers, or remove the "
             "rows.",
         )
+    if len(times.clocks) > 1:
+        raise TimeError(
+            f"The time column {name!r} holds {DATES} and {ZONED}",
+            remedy="Write all of them in one way.",
+        )
     return times
 
 
-def times_of(column: Column) -> tuple[Array, bool]:
-    """Times as numbers (n,), and whether they are dates.
-
-    NaN where there is none, or none that can be read.
-    """
+def times_of(series: Series) -> Times:
+    """Times of a column, and how they are written."""
+    column = read_column(series)
     if column.levels is None:
-        return column.values, column.kind != "number"
-    is_number = kind_of(column_texts(column), "point").kind == "number"
-    times = column.read_as("number" if is_number else "date", "point")
-    return times.values, not is_number
+        clock = NUMBERS if column.kind == "number" else clock_of(series.dtype)
+        return Times(column.values, frozenset([clock]))
+    texts = column_texts(column)
+    if kind_of(texts, "point").kind == "number":
+        return Times(column.read_as("number", "point").values, frozenset([NUMBERS]))
+    dates = column.read_as("date", "point").values
+    clocks = {ZONED if has_zone(text) else DATES for text in texts}
+    return Times(dates, frozenset(clocks or [DATES]))
 
 
 def written_columns(frame: Frame, names: Iterable[str]) -> list[str]:

@@ -18,7 +18,7 @@ from manyone.estimators.base import OneClassEstimator
 from manyone.messages import label_text
 from manyone.tables.answers import BASES, Answers
 from manyone.tables.explain import explain_rows
-from manyone.tables.frames import Frame, Table, like, read_column, times_of
+from manyone.tables.frames import Frame, Table, like, times_of
 
 if TYPE_CHECKING:
     from manyone.tables.model import TableModel
@@ -240,10 +240,11 @@ def times_in(model: TableModel, frame: Frame) -> tuple[Array | None, bool, str]:
         return None, False, ""
     reason = "the table has no such column"
     if model.time_column in frame.columns:
-        values, dated = times_of(read_column(frame.get_column(model.time_column)))
+        times = times_of(frame.get_column(model.time_column))
+        values = times.values
         missing = int(np.sum(~np.isfinite(values)))
         if missing == 0:
-            return values, dated, ""
+            return values, times.are_dates, ""
         reason = f"{missing:,} of {len(values):,} rows have no date or number there"
     remark = f"Nothing is shown over time: {reason} ({model.time_column!r})."
     return None, False, remark

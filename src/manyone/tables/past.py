@@ -7,7 +7,7 @@ under names that no table has.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Self
 
@@ -18,6 +18,7 @@ from manyone._types import Array, Codes, Labels, Mask
 from manyone.data.blocks import Block, ChainedBlock
 from manyone.data.labels import encode, find
 from manyone.data.rows import MISSING
+from manyone.history.clocks import remedy_for
 from manyone.history.past import Past, PastColumns, past_columns
 from manyone.history.seasons import SEASONS, Seasonal
 from manyone.messages import label_text
@@ -77,8 +78,8 @@ class TablePast:
     is_begun : ndarray of bool of shape (E,)
         Whether it comes from rows of the table that is being read, which go on in the
         order of time; else a table may also begin anew.
-    has_dates : bool
-        Whether times are dates, which have hours, and no mere numbers.
+    clock : str
+        How times are written, see :mod:`manyone.history.clocks`.
     season : str
         That columns are compared with, among `SEASONS`; empty for none.
     seasonal : tuple of str
@@ -90,13 +91,13 @@ class TablePast:
     tasks: Labels
     past: Past
     is_begun: Mask
-    has_dates: bool = False
+    clock: str
     season: str = ""
     seasonal: tuple[str, ...] = ()
 
     @classmethod
     def none(
-        cls, names: Sequence[str], tasks: Labels, compared: Compared, *, has_dates: bool
+        cls, names: Sequence[str], tasks: Labels, compared: Compared, clock: str
     ) -> Self:
         """Of tasks that no row has been seen of."""
         phases = SEASONS[compared.season].phases if compared.season else 0
@@ -106,7 +107,7 @@ class TablePast:
             tasks,
             Past.none(len(tasks), len(names), phases),
             np.zeros(len(tasks), dtype=bool),
-            has_dates,
+            clock,
             compared.season,
             compared.seasonal,
         )
@@ -145,8 +146,14 @@ class TablePast:
         """For another table, which goes on from here or begins anew."""
         return replace(self, is_begun=np.zeros(len(self.tasks), dtype=bool))
 
+    def is_like(self, other: TablePast) -> bool:
+        """Whether rows are compared with the same things."""
+        mine = (self.names, self.compared, self.clock)
+        return mine == (other.names, other.compared, other.clock)
+
     def later(self, other: TablePast) -> Self:
         """For each task of either, what is later."""
+        _refuse_other_clocks({other.clock}, "The table", self.clock)
         tasks = encode(joined_labels(self.tasks, other.tasks))[0]
         first = self.of_tasks(tasks)
         second = other.of_tasks(tasks)
@@ -310,14 +317,20 @@ def _with_past(
 def known_times(frame: Frame, name: str, past: TablePast) -> Array:
     """Times of rows to score, NaN where there is none."""
     refuse_missing_columns(frame, time=[name])
-    times, are_dates = times_of(read_column(frame.get_column(name)))
-    if past.season and not are_dates and np.isfinite(times).any():
+    times = times_of(frame.get_column(name))
+    if np.isfinite(times.values).any():
+        _refuse_other_clocks(times.clocks, f"The time column {name!r}", past.clock)
+    return times.values
+
+
+def _refuse_other_clocks(clocks: Set[str], what: str, clock: str) -> None:
+    """Nobody knows how many hours are between times that are written in two ways."""
+    others = clocks - {clock}
+    if others:
         raise TableError(
-            f"The time column {name!r} holds numbers, and the model compares rows by "
-            f"{past.season}",
-            remedy="Give dates, as those that it was fitted to.",
+            f"{what} holds {min(others)}, and the rows before them {clock}",
+            remedy=remedy_for(clock),
         )
-    return times
 
 
 def season_words(frame: Frame, name: str, past: TablePast) -> list[str]:
@@ -358,23 +371,24 @@ class TrainingPast:
             if kind.is_numeric() and name not in apart
         ]
         tasks = task_labels(frame, self.roles["task"])[:0]
-        when = read_column(frame.get_column(self.roles["time"][0]))
-        has_dates = times_of(when)[1]
-        return TablePast.none(names, tasks, self.compared, has_dates=has_dates)
+        times = read_times(frame, self.roles["time"][0])
+        return TablePast.none(names, tasks, self.compared, min(times.clocks))
 
     def block(self, block: Block, before: object) -> ChainedBlock:
         """A block with its past; `before` is what tasks ended with in those before it."""
         frame = as_table(block.X)
         refuse_missing_columns(frame, **self.roles, ignore=list(self.ignore))
-        past = before if isinstance(before, TablePast) else self.start(frame)
         if not len(frame):
-            return ChainedBlock(block.X, after=past)
+            return ChainedBlock(block.X, after=before)
+        past = before if isinstance(before, TablePast) else self.start(frame)
         labels = task_labels(frame, self.roles["task"])
-        times = read_times(frame, self.roles["time"][0])
+        name = self.roles["time"][0]
+        times = read_times(frame, name)
+        _refuse_other_clocks(times.clocks, f"The time column {name!r}", past.clock)
         X = np.column_stack(
             [np.empty((len(frame), 0)), *(_numbers(frame, name) for name in past.names)]
         )
-        made, after = past.columns(X, labels, times)
+        made, after = past.columns(X, labels, times.values)
         carrying = with_columns(frame, past, made)
         return ChainedBlock(carrying.to_native(), after=after)
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from manyone._types import Array, Codes
 from manyone.data.rows import MISSING
+from manyone.history.clocks import NUMBERS
 from manyone.history.past import Past, PastColumns, past_columns
 from manyone.history.seasons import SEASONS, Season, Seasonal, level_of
 from manyone.messages import plural
@@ -51,7 +52,7 @@ def choose_season(training: TrainingTable) -> SeasonChoice:
     """Choose the season of a table, and the columns that have it."""
     if training.past is None or not has_enough_rows(training):
         return SeasonChoice("", (), {})
-    if not training.past.has_dates:
+    if training.past.clock == NUMBERS:
         return _none("times are numbers, which have no hours and weekdays")
     seasons = [season for season in SEASONS.values() if _is_seen(training, season)]
     names = _names(training)

@@ -277,7 +277,7 @@ def read_training(
             "The table has no column beside those that say what rows are: add some to learn from."
         )
     columns = add_past(read_columns(frame, names), frame)
-    times = read_times(frame, roles["time"][0]) if roles["time"] else None
+    times = read_times(frame, roles["time"][0]).values if roles["time"] else None
     hashes = content_hashes(columns, times, groups)
     n_rows = len(labels)
     rows = TrainingTable(

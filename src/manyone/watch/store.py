@@ -238,8 +238,7 @@ class Store:
             raise StoreError(f"{self.path} is of another model.")
         if state.past is None or known is None:
             return None
-        same_columns = state.past.names == known.names
-        if not same_columns or state.past.compared != known.compared:
+        if not state.past.is_like(known):
             raise StoreError(f"{self.path} is of another model.")
         return state.past.ended()
 
