@@ -206,7 +206,7 @@ def test_reproduce_writes_the_same_table_and_a_page(
     assert "Entities gone wrong" in page and "best by hindsight" in page
     assert "Where we differ from the paper" not in page and "Arashloo" not in page
     assert {p.name for p in (tmp_path / "out" / "figures").iterdir()} == {
-        "faults.png",
+        "auc.png",
         "alarm_rate.png",
     }
     assert (tmp_path / "out" / "pairs.csv").exists()

@@ -115,8 +115,7 @@ class Method:
     @property
     def alarms(self) -> bool:
         """Whether it sets thresholds that can be tried."""
-        ours = not isinstance(self.model, Rival)
-        return ours or isinstance(self.model, Detector | OwnScales)
+        return isinstance(self.model, Detector) or not isinstance(self.model, Rival)
 
     def fit(
         self, X: Array, task: Labels, kind: str = "unseen", *, calibrate: bool = True

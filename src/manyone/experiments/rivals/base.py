@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 
 from manyone._types import Array, Codes, Labels
-from manyone.metric.shrinkage import task_means, task_scales
+from manyone.metric.shrinkage import task_scales
 
 
 class Rival(BaseEstimator, metaclass=ABCMeta):
@@ -96,46 +96,31 @@ class Detector(Rival):
         return self.score_samples(X, task=task) - self.offset_[self._codes(task)]
 
 
-class OwnScales(Rival):
+class OwnScales(Detector):
     """A rival that gets the rows of each task centred and in their own column scales.
 
     Scales are shrunk towards the pooled ones, which count for `prior` rows.
     """
 
-    def __init__(self, rival: Rival, *, prior: float = 8.0):
+    def __init__(self, rival: Detector, *, prior: float = 8.0):
         self.rival = rival
         self.prior = prior
 
-    def _fit(self, X: Array, codes: Codes) -> None:
+    def _detectors(self) -> list[Detector]:
+        X = np.concatenate(self._rows)
+        centred = np.concatenate(self._centred_rows())
+        sizes = np.array([len(rows) for rows in self._rows])
+        codes = np.repeat(np.arange(len(sizes)), sizes)
         weight = np.ones(len(X))
-        freedom = np.bincount(codes).astype(np.float64) - 1.0
-        self._mean = task_means(X, codes, weight)
-        centred = X - self._mean[codes]
+        freedom = sizes - 1.0
         self._scale, _ = task_scales(centred, X, codes, weight, freedom, self.prior)
-        rows = self._scaled(X, codes)
-        self._rival = clone(self.rival).fit(rows, task=self.tasks_[codes])
+        scaled = centred / self._scale[codes]
+        return [clone(self.rival).fit(scaled, task=self.tasks_[codes])] * len(sizes)
 
-    def _scaled(self, X: Array, codes: Codes) -> Array:
-        return (X - self._mean[codes]) / self._scale[codes]
-
-    def score_tasks(self, X: Array) -> Array:
-        """Every row against every task, (n, T)."""
-        everywhere = (np.full(len(X), task) for task in self.tasks_)
-        return np.column_stack(
-            [self.score_samples(X, task=task) for task in everywhere]
-        )
-
-    def score_samples(self, X: Array, *, task: Labels) -> Array:
-        """Every row against its own task, (n,)."""
-        return self._rival.score_samples(self._scaled(X, self._codes(task)), task=task)
+    def _scores(self, X: Array, t: int) -> Array:
+        return self._models[t]._scores((X - self._means[t]) / self._scale[t], t)
 
     def recalibrate(self, alarm_rate: float) -> Self:
         """Set thresholds as the rival does."""
-        self._rival.recalibrate(alarm_rate)
+        self.offset_ = self._models[0].recalibrate(alarm_rate).offset_
         return self
-
-    def decision_function(self, X: Array, *, task: Labels) -> Array:
-        """Every row against its own task, (n,); < 0 is an alarm."""
-        return self._rival.decision_function(
-            self._scaled(X, self._codes(task)), task=task
-        )

@@ -12,7 +12,7 @@ from sklearn.ensemble import IsolationForest
 from sklearn.neighbors import LocalOutlierFactor
 from sklearn.svm import SVC, OneClassSVM
 
-from manyone._types import Array, Codes, Labels
+from manyone._types import Array, Codes
 from manyone.experiments.rivals.base import Detector, Rival
 from manyone.kernels import resolve_kernel
 
@@ -40,10 +40,6 @@ class PooledIsolationForest(Detector):
 
     def _scores(self, X: Array, t: int) -> Array:
         return self._models[t].score_samples(X - self._centres[t])
-
-    def score_samples(self, X: Array, *, task: Labels) -> Array:
-        """Every row against its own task, (n,), by one call."""
-        return self._models[0].score_samples(X - self._centres[self._codes(task)])
 
 
 class PerTaskLocalOutlierFactor(Detector):
