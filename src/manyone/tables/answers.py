@@ -13,9 +13,8 @@ from manyone.calibration.discoveries import Known, check_fdr, select_rows
 from manyone.data.rows import MISSING
 from manyone.messages import plural, warn_user
 from manyone.progress import counted
-from manyone.tables.claims import Claims
-from manyone.tables.errors import TableError
-from manyone.tables.frames import Columns, Frame, Table, Values, like
+from manyone.tables.claims import claimed_tasks
+from manyone.tables.frames import Columns, Frame, Table, Values, like, taken
 
 if TYPE_CHECKING:
     from manyone.tables.model import TableModel
@@ -59,44 +58,37 @@ class Answers:
 def answer_rows(
     model: TableModel,
     frame: Frame,
-    claims: Claims,
-    fdr: float | None,
+    fdr: float | None = None,
+    unknown: str = "pooled",
     columns: Columns | None = None,
 ) -> Answers:
-    """Answers for the rows of a table that are to be answered.
+    """What a model says of the rows of a frame that carries their past.
 
-    `columns` are those that the model uses, where they have been read.
+    Unless their `columns` are given, which have it.
     """
     if fdr is not None:
         check_fdr(fdr)
-    n_rows = len(frame)
-    score = np.empty(n_rows)
-    for start in counted(range(0, n_rows, _BLOCK)):
-        place = slice(start, min(start + _BLOCK, n_rows))
-        codes = claims.codes[place]
-        Z = model.encoder_.encode(_columns_of(model, frame, place, columns), codes)
-        score[place] = scores_of(model, Z, codes)
-    return _judged(model, claims, score[claims.rows], fdr)
+    if unknown not in ("pooled", "error", "skip"):
+        raise ValueError(
+            f'unknown must be "pooled", "error" or "skip"; got {unknown!r}.'
+        )
+    labels, codes = claimed_tasks(
+        frame, model.task_columns, model.tasks_, refuse_unknown=unknown == "error"
+    )
+    if columns is None:
+        columns = model.encoder_.read(frame)
+    is_answered = np.full(len(codes), unknown != "skip") | (codes != MISSING)
+    rows = np.flatnonzero(is_answered)
+    score = np.empty(len(rows))
+    for start in counted(range(0, len(rows), _BLOCK)):
+        block = slice(start, start + _BLOCK)
+        score[block] = scores_of(model, taken(columns, rows[block]), codes[rows[block]])
+    return _judged(model, rows, labels[rows], codes[rows], score, fdr)
 
 
-def _columns_of(
-    model: TableModel, frame: Frame, place: slice, columns: Columns | None
-) -> Columns:
-    """Columns of a block of rows, from those of all rows where these have been read."""
-    is_whole = place.stop - place.start == len(frame)
-    if columns is not None:
-        if is_whole:
-            return columns
-        rows = np.arange(place.start, place.stop)
-        return {name: column.take(rows) for name, column in columns.items()}
-    try:
-        return model.encoder_.read(frame if is_whole else frame[place])
-    except TableError as error:
-        raise error.after(place.start) from None
-
-
-def scores_of(model: TableModel, Z: Array, codes: Codes) -> Array:
-    """Score of each encoded row (n, D) against its task, or all where it is unknown."""
+def scores_of(model: TableModel, columns: Columns, codes: Codes) -> Array:
+    """Score of each row (n,) against its task, or all where it is unknown."""
+    Z = model.encoder_.encode(columns, codes)
     is_known = codes != MISSING
     if is_known.all():
         return model.model_._own_scores(Z, codes)
@@ -108,13 +100,16 @@ def scores_of(model: TableModel, Z: Array, codes: Codes) -> Array:
 
 
 def _judged(
-    model: TableModel, claims: Claims, score: Array, fdr: float | None
+    model: TableModel,
+    rows: Codes,
+    labels: Labels,
+    codes: Codes,
+    score: Array,
+    fdr: float | None,
 ) -> Answers:
     """P-values, alarms and their basis from the scores of rows (m,)."""
     estimator = model.model_
     rate = estimator._check_calibrated()
-    rows = claims.rows
-    codes = claims.codes[rows]
     is_known = codes != MISSING
     known_codes = codes[is_known]
     p_value = np.empty(len(rows))
@@ -134,7 +129,6 @@ def _judged(
     pooled = np.append(estimator.calibration_.borrows(rate), False)
     basis = np.where(is_known, pooled[codes].astype(np.intp), 2)
     counts = np.ones(len(rows), dtype=bool)
-    labels = claims.labels[rows]
     return Answers(rows, labels, codes, score, p_value, alarm, basis, counts)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,43 +15,25 @@ from manyone.tables.errors import TableError, UnknownTaskError
 from manyone.tables.frames import Frame, refuse_missing_columns, task_labels
 
 
-@dataclass(frozen=True, eq=False)
-class Claims:
-    """Which task each row of a table claims to be of.
+def claimed_tasks(
+    frame: Frame, names: list[str], tasks: Labels, *, refuse_unknown: bool = False
+) -> tuple[Labels, Codes]:
+    """What the task columns of a table say, among the tasks of a model.
 
-    Parameters
-    ----------
+    Returns
+    -------
     labels : ndarray of shape (n,)
         As the table has them; None where there is none.
     codes : ndarray of shape (n,)
         Numbers of the tasks; MISSING where one is unknown, or a row has none.
-    rows : ndarray of shape (m,)
-        Positions of the rows to answer.
     """
-
-    labels: Labels
-    codes: Codes
-    rows: Codes
-
-
-def claimed_tasks(
-    frame: Frame, names: list[str], tasks: Labels, unknown: str
-) -> Claims:
-    """What the task columns of a table say, among the tasks of a model."""
-    if unknown not in ("pooled", "error", "skip"):
-        raise ValueError(
-            f'unknown must be "pooled", "error" or "skip"; got {unknown!r}.'
-        )
     refuse_missing_columns(frame, task=names)
     labels = task_labels(frame, names)
     codes, is_new = find(labels_like(labels, tasks, names), tasks)
-    rows = np.arange(len(codes))
-    if unknown == "skip":
-        rows = np.flatnonzero(codes != MISSING)
-    if unknown == "error":
+    if refuse_unknown:
         refuse_rows_without_task(labels, codes == MISSING, names)
         _refuse_new_tasks(labels, is_new)
-    return Claims(labels, codes, rows)
+    return labels, codes
 
 
 def labels_like(labels: Labels, tasks: Labels, names: Sequence[str]) -> Labels:

@@ -25,11 +25,6 @@ class TableError(ValueError):
         place = "" if row is None else f"Row {row} "
         super().__init__(f"{place}{problem}. {remedy}".rstrip())
 
-    def after(self, rows: int) -> TableError:
-        """The same error, of a table that has more rows before."""
-        row = None if self.row is None else self.row + rows
-        return type(self)(self.problem, row=row, remedy=self.remedy)
-
     def __reduce__(self) -> tuple[object, ...]:
         """Keep the parts where an error crosses processes."""
         return _again, (type(self), self.problem, self.row, self.remedy)

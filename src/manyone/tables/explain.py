@@ -100,40 +100,40 @@ def alarm_reasons(
     model: TableModel, frame: Frame, answers: Answers, number: int
 ) -> list[Texts]:
     """Some reasons for each alarm, as texts (n,); empty where there is none."""
-    reasons = [np.full(len(answers.rows), "", dtype=object) for _ in range(number)]
+    reasons = np.full((number, len(answers.rows)), "", dtype=object)
     alarms = np.flatnonzero(answers.alarm)
     if number and len(alarms):
-        alarmed = frame[answers.rows[alarms].tolist()]
-        sentences = explain_rows(
-            model, alarmed, answers.codes[alarms], number
-        ).sentences()
-        for texts, reason in zip(reasons, sentences.T, strict=False):
-            texts[alarms] = reason
-    return reasons
+        sentences = explain_answers(model, frame, answers, alarms, number).sentences()
+        reasons[: sentences.shape[1], alarms] = sentences.T
+    return list(reasons)
 
 
-def explanation_table(
-    model: TableModel, frame: Frame, task: list[str], top: int, needed: bool
-) -> Table:
+def explanation_table(model: TableModel, frame: Frame, top: int, needed: bool) -> Table:
     """The most unusual columns of every row, as a table of the library it came in."""
-    claims = claimed_tasks(frame, task, model.tasks_, "pooled")
-    explanation = explain_rows(model, frame, claims.codes, top)
+    labels, codes = claimed_tasks(frame, model.task_columns, model.tasks_)
+    explanation = explain_rows(model, frame, codes, top)
     k = explanation.column.shape[1]
-    rows = np.repeat(claims.rows, k)
+    rows = np.repeat(np.arange(len(codes)), k)
     columns = {
         "row": rows,
-        "task": np.repeat(claims.labels, k),
-        "rank": np.tile(np.arange(1, k + 1), len(claims.rows)),
+        "task": np.repeat(labels, k),
+        "rank": np.tile(np.arange(1, k + 1), len(codes)),
     }
     for name in ("column", "value", "expected", "share", "view", "nearest"):
         values = getattr(explanation, name)
         columns[name] = values.ravel() if values.ndim == 2 else np.repeat(values, k)
     if needed:
         values = model.encoder_.read(frame)
-        columns["needed"] = needed_values(
-            model, values, claims.codes, explanation
-        ).ravel()
+        columns["needed"] = needed_values(model, values, codes, explanation).ravel()
     return like(frame, columns, rows)
+
+
+def explain_answers(
+    model: TableModel, frame: Frame, answers: Answers, chosen: Codes, top: int
+) -> Explanation:
+    """Explain some of the rows of a table that were answered."""
+    rows = frame[answers.rows[chosen].tolist()]
+    return explain_rows(model, rows, answers.codes[chosen], top)
 
 
 def explain_rows(

@@ -162,6 +162,11 @@ class Column:
 Columns = dict[str, Column]
 
 
+def taken(columns: Columns, rows: Codes) -> Columns:
+    """Some rows of all columns."""
+    return {name: column.take(rows) for name, column in columns.items()}
+
+
 def _both(first: Array | None, second: Array | None) -> Array | None:
     """Two arrays in one; None where one is missing."""
     if first is None or second is None:

@@ -17,7 +17,7 @@ from manyone.data.rows import MISSING
 from manyone.estimators.base import OneClassEstimator
 from manyone.messages import label_text
 from manyone.tables.answers import BASES, Answers
-from manyone.tables.explain import explain_rows
+from manyone.tables.explain import explain_answers
 from manyone.tables.frames import Frame, Table, like, times_of
 
 if TYPE_CHECKING:
@@ -198,8 +198,7 @@ def _explained(
     explained = alarms[np.sort(by_p_value[:MOST_EXPLAINED])]
     if len(explained) == 0:
         return leading, reasons, notes
-    deepest = frame[answers.rows[explained].tolist()]
-    why = explain_rows(model, deepest, answers.codes[explained], top)
+    why = explain_answers(model, frame, answers, explained, top)
     columns = why.leading()
     sentences = why.sentences().tolist()
     for number, row in enumerate(explained.tolist()):

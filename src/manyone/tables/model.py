@@ -21,7 +21,7 @@ from manyone.estimators.base import OneClassEstimator
 from manyone.history.past import PastColumns
 from manyone.messages import plural, warn_user
 from manyone.tables.answers import Answers, answer_rows, as_output, thresholds_of
-from manyone.tables.claims import claimed_tasks, labels_like
+from manyone.tables.claims import labels_like
 from manyone.tables.errors import SkippedRowsWarning
 from manyone.tables.evaluation import evaluate_answers
 from manyone.tables.explain import alarm_reasons, explanation_table
@@ -372,8 +372,7 @@ class TableModel(OutlierMixin, BaseEstimator):
 
         Unless their `columns` are given, which have it.
         """
-        claims = claimed_tasks(frame, self.task_columns, self.tasks_, unknown)
-        answers = answer_rows(self, frame, claims, fdr, columns)
+        answers = answer_rows(self, frame, fdr, unknown, columns)
         return answers if worth is None else worth.applied(self, frame, answers)
 
     def _scores(
@@ -495,7 +494,7 @@ class TableModel(OutlierMixin, BaseEstimator):
         check_is_fitted(self)
         check_scalar(top, "top", Integral, min_val=0)
         frame = self._table(table)
-        return explanation_table(self, frame, self.task_columns, top, needed)
+        return explanation_table(self, frame, top, needed)
 
     def _reference(self) -> Reference:
         """What rows are explained by; worked out when it is first asked for."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from manyone._types import Array, Codes, Mask
 from manyone.tables.answers import scores_of, thresholds_of
-from manyone.tables.frames import Columns
+from manyone.tables.frames import Columns, taken
 
 if TYPE_CHECKING:
     from manyone.tables.explain import Explanation
@@ -56,7 +56,7 @@ def needed_values(
         rows, ranks = np.nonzero((explanation.column == name) & np.isfinite(start))
         if len(rows) == 0:
             continue
-        rows_columns = {key: column.take(rows) for key, column in columns.items()}
+        rows_columns = taken(columns, rows)
 
         def changes(
             values: Array,
@@ -78,7 +78,7 @@ def needed_values(
 
 def _alarms(model: TableModel, columns: Columns, codes: Codes) -> Mask:
     """Which rows raise an alarm, shape (n,)."""
-    scores = scores_of(model, model.encoder_.encode(columns, codes), codes)
+    scores = scores_of(model, columns, codes)
     return np.asarray(scores < thresholds_of(model, codes))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -25,13 +25,11 @@ from manyone.tables.frames import (
     read_times,
     read_yes_no,
     refuse_missing_columns,
+    taken,
     task_labels,
     text_column,
 )
 from manyone.tables.past import TablePast, add_past, is_hidden
-
-if TYPE_CHECKING:
-    pass
 
 #: Rows from which on a task is judged by earlier blocks of time only: the first two of five
 #: blocks are then a model that later rows can be judged by.
@@ -76,11 +74,10 @@ class TrainingTable:
 
     def take(self, rows: Codes) -> TrainingTable:
         """Some of the rows."""
-        columns = {name: column.take(rows) for name, column in self.columns.items()}
         arrays: dict[str, Any] = {
             key: None if value is None else value[rows] for key, value in self._arrays()
         }
-        return replace(self, columns=columns, **arrays)
+        return replace(self, columns=taken(self.columns, rows), **arrays)
 
     def joined(self, more: TrainingTable) -> TrainingTable:
         """These rows, and more, which count on.

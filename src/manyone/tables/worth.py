@@ -16,7 +16,7 @@ import numpy as np
 
 from manyone.messages import shortlist
 from manyone.tables.answers import Answers
-from manyone.tables.explain import explain_rows
+from manyone.tables.explain import explain_answers
 from manyone.tables.frames import Frame
 from manyone.tables.incidents import REASONS
 
@@ -97,8 +97,7 @@ class Worth:
         alarms = np.flatnonzero(answers.alarm)
         if len(alarms) == 0:
             return answers
-        alarmed = frame[answers.rows[alarms].tolist()]
-        why = explain_rows(model, alarmed, answers.codes[alarms], REASONS)
+        why = explain_answers(model, frame, answers, alarms, REASONS)
         rank = why.tells.argmax(axis=1)[:, None]
         expected = np.take_along_axis(why.expected_number, rank, axis=1)[:, 0]
         step = np.take_along_axis(why.number, rank, axis=1)[:, 0] - expected
