@@ -47,11 +47,11 @@ from manyone.tables.forward import ForwardCheck
 from manyone.tables.frames import Column, Name
 from manyone.tables.maps import (
     PARTS,
+    VALUES,
+    Curve,
     DateMap,
     LevelMap,
     NumberMap,
-    PastMap,
-    number_maps,
 )
 from manyone.tables.past import TablePast
 from manyone.tables.reference import Reference
@@ -376,30 +376,20 @@ def _check_column(column: Column, sizes: Sizes) -> None:
 
 
 def _check_encoder(encoder: Encoder, sizes: Sizes) -> None:
-    maps = encoder.maps
-    if not maps:
+    if not encoder.maps:
         raise ModelFileError("the encoder uses no column")
-    number = len(maps)
-    for places in (encoder.indicators, encoder.lone):
-        if places.size and not 0 <= places.min() <= places.max() < number:
-            raise ModelFileError("the encoder marks columns that there are none of")
-    width = sum(column_map.width for column_map in maps) + len(encoder.indicators) + 1
-    source = encoder.source
-    if width != sizes["D"] or not np.all((source >= -1) & (source < number)):
+    width = len(encoder.source)
+    if width != sizes["D"]:
         raise ModelFileError(f"the encoder has {sizes['D']} coordinates, not {width}")
-    measurements = sum(
-        len(number.scores) > 2
-        for column_map in maps
-        for number in number_maps(column_map)
-    )
+    measurements = len(encoder.measurements[0])
     if encoder.precision is not None and sizes["p"] != measurements:
         raise ModelFileError(f"the encoder has not {measurements} measurements")
 
 
-def _check_past_map(past: PastMap, sizes: Sizes) -> None:
-    in_order = tuple(part for part in PARTS if part in past.parts)
-    if not past.parts or past.parts != in_order or len(past.numbers) != len(in_order):
-        raise ModelFileError("a column has not one map for each part of its past")
+def _check_numbers(numbers: NumberMap, sizes: Sizes) -> None:
+    in_order = tuple(part for part in PARTS if part in numbers.parts) or VALUES
+    if numbers.parts != in_order or len(numbers.curves) != len(in_order):
+        raise ModelFileError("a column has not one curve for each of its parts")
 
 
 def _check_table_past(past: TablePast, sizes: Sizes) -> None:
@@ -413,11 +403,11 @@ def _check_table_past(past: TablePast, sizes: Sizes) -> None:
         raise ModelFileError("the past of a table is of another season")
 
 
-register(PastMap, check=_check_past_map)
 register(
     TablePast, {"tasks": "E", "is_begun": "E", "past": "E"}, check=_check_table_past
 )
-register(NumberMap, {"knots": "k!", "scores": "k!", "slopes": "2"})
+register(Curve, {"knots": "k!", "scores": "k!", "slopes": "2"})
+register(NumberMap, check=_check_numbers)
 register(LevelMap, {"levels": "k", "place": "k"}, check=_check_levels)
 register(DateMap, {"periods": "k!"})
 register(Decision)
@@ -428,13 +418,7 @@ register(
 )
 register(
     Encoder,
-    {
-        "source": "D",
-        "fill": "T+1 D",
-        "indicators": "i",
-        "lone": "l",
-        "precision": "p p",
-    },
+    {"fill": "T+1 D", "precision": "p p"},
     check=_check_encoder,
 )
 register(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from manyone import IndependentOCKSR, TableModel
 from manyone.tables.encoder import Encoder
 from manyone.tables.frames import as_table, read_columns, task_labels
-from manyone.tables.maps import NumberMap, apply_numbers
+from manyone.tables.maps import Curve, apply_curves
 from manyone.tables.ranges import learn_ranges
 
 
@@ -48,12 +48,12 @@ def note(encoder, name):
 @settings(max_examples=60, deadline=None)
 def test_numbers_keep_their_order_and_come_back(values, linear):
     column = np.array(values)
-    one = NumberMap.learn(column, linear)
+    curve = Curve.learn(column, linear)
     probe = np.sort(np.concatenate([column, [column.min() - 9.0, column.max() + 9.0]]))
-    z = apply_numbers([one], probe[:, None])
+    z = apply_curves([curve], probe[:, None])
     assert np.all(np.diff(z[:, 0]) >= 0)
     scale = np.ptp(column)
-    np.testing.assert_allclose(one.undo(z), probe, atol=1e-6 * scale)
+    np.testing.assert_allclose(curve.undo(z[:, 0]), probe, atol=1e-6 * scale)
 
 
 @pytest.mark.filterwarnings("error")
@@ -70,11 +70,11 @@ def test_the_largest_numbers_raise_no_warning():
 
 def test_wild_values_stay_wild_and_heavy_tails_are_tamed():
     values = np.random.default_rng(0).standard_t(1, size=400)
-    one = NumberMap.learn(values, 0.0)
-    z = apply_numbers([one], values[:, None])
+    curve = Curve.learn(values, 0.0)
+    z = apply_curves([curve], values[:, None])
     assert np.abs(z).max() < 4  # normal scores, however heavy the tail
     far = values.max() + np.array([1.0, 2.0, 3.0]) * (values.max() - np.median(values))
-    steps = np.diff(apply_numbers([one], far[:, None])[:, 0])
+    steps = np.diff(apply_curves([curve], far[:, None])[:, 0])
     np.testing.assert_allclose(steps, 0.5)  # linear beyond the range
 
 

@@ -207,7 +207,7 @@ def test_what_of_the_past_is_used_is_chosen_by_faults_in_later_rows(memory):
 
 
 @pytest.mark.parametrize(
-    ("best", "parts"), [("values", None), ("past", ("difference", "swing"))]
+    ("best", "parts"), [("values", ("value",)), ("past", ("difference", "swing"))]
 )
 def test_what_finds_clearly_more_faults_is_used(best, parts, tables, monkeypatch):
     judged = [
@@ -219,8 +219,8 @@ def test_what_finds_clearly_more_faults_is_used(best, parts, tables, monkeypatch
     chosen = model.choice_["method"][model.choice_["chosen"]]
     assert chosen[0] == best
     flow = model.encoder_.maps[model.encoder_.used.index("flow")]
-    assert getattr(flow, "parts", None) == parts
-    assert (model.training_.past is None) == (parts is None)
+    assert flow.parts == parts
+    assert (model.training_.past is None) == (best == "values")
     assert model.score(tables[1])["alarm"].mean() < 0.15
 
 

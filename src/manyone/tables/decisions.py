@@ -15,11 +15,12 @@ from manyone.tables.errors import TableError
 from manyone.tables.frames import Column, text_column
 from manyone.tables.maps import (
     PARTS,
+    VALUES,
+    Curve,
     DateMap,
     LevelMap,
     Map,
     NumberMap,
-    PastMap,
 )
 
 # A text column with more than this share of different values is an identifier.
@@ -53,6 +54,8 @@ class Decision:
         How its values become coordinates; None if it is not used.
     missing : float
         Share of the rows without a value.
+    gaps : int
+        How many these are.
     low, high : float
         Of numbers, the range seen.
     note : str
@@ -63,6 +66,7 @@ class Decision:
     kind: str
     map: Map | None
     missing: float
+    gaps: int
     low: float = np.nan
     high: float = np.nan
     note: str = ""
@@ -137,11 +141,12 @@ def decide(
     of columns with a past.
     """
     is_known = np.isfinite(column.values)
-    missing = 1.0 - int(is_known.sum()) / len(is_known)
-    decision = Decision(name, column.kind, None, missing)
+    known = int(is_known.sum())
+    missing = 1.0 - known / len(is_known)
+    decision = Decision(name, column.kind, None, missing, len(is_known) - known)
     if column.kind not in _WORDS:
         return decision.dropped(f"values of type {column.kind} are not used")
-    if missing == 1.0:
+    if known == 0:
         return decision.dropped("no value")
     if column.levels is not None:
         return _decide_text(decision, column, column.levels.tolist(), codes)
@@ -161,35 +166,30 @@ def decide(
         return decision.dropped("looks like an id")
     infinite = int(np.isinf(column.values).sum())
     note = f"{infinite} infinite values taken as missing" if infinite else ""
-    numbers = replace(NumberMap.learn(column.values, linear), infinite=infinite > 0)
-    decision = replace(decision, map=numbers, note=note)
-    if column.past is None or len(numbers.knots) == 2:
-        return decision
-    return _decide_past(decision, numbers, column, linear, parts)
+    values = NumberMap(VALUES, (Curve.learn(column.values, linear),), infinite > 0)
+    numbers = _with_past(values, column, linear, parts)
+    return replace(decision, map=numbers, note=note)
 
 
-def _decide_past(
-    decision: Decision,
-    values: NumberMap,
-    column: Column,
-    linear: float,
-    parts: Sequence[str],
-) -> Decision:
+def _with_past(
+    values: NumberMap, column: Column, linear: float, parts: Sequence[str]
+) -> NumberMap:
     """What is used of the past of a column, beside or instead of its values."""
-    assert column.past is not None
-    maps = {"level": values}
+    (curve,) = values.curves
+    if column.past is None or len(curve.knots) == 2:
+        return values
+    curves = {"level": curve}
     made = dict(zip(PARTS[1:], column.past.T, strict=True))
     if column.usual is not None:
         made["level"] = column.level
     for part, numbers in made.items():
         if len(np.unique(numbers[np.isfinite(numbers)])) > 2:
-            learned = NumberMap.learn(numbers, linear)
-            maps[part] = replace(learned, infinite=values.infinite)
-    used = tuple(part for part in PARTS if part in parts and part in maps)
+            curves[part] = Curve.learn(numbers, linear)
+    used = tuple(part for part in PARTS if part in parts and part in curves)
     if used in ((), ("level",)) and column.usual is None:
-        return decision
+        return values
     used = used or ("level",)
-    return replace(decision, map=PastMap(used, tuple(maps[part] for part in used)))
+    return replace(values, parts=used, curves=tuple(curves[part] for part in used))
 
 
 def _decide_text(

@@ -25,14 +25,12 @@ from manyone.tables.maps import (
     LEVEL_HEIGHT,
     NEW_HEIGHT,
     PARTS,
-    DateMap,
+    VALUES,
+    Curve,
     LevelMap,
     Map,
     NumberMap,
-    PastMap,
-    apply_numbers,
-    number_maps,
-    number_values,
+    apply_curves,
 )
 from manyone.tables.past import add_past
 from manyone.tables.ranges import Ranges
@@ -54,13 +52,6 @@ class Encoder:
         One for each column of the table, in its order.
     linear : float
         How numbers are scaled: 1 is linearly, 0 by their ranks.
-    indicators : ndarray of int
-        Which of the used columns have a coordinate for being missing.
-    source : ndarray of shape (D,)
-        Number of the used column that each coordinate comes from; -1 for the last one, which is
-        set where a column is missing that never was, or in one row only.
-    lone : ndarray of int
-        Which of the used columns are missing in one row only.
     fill : ndarray of shape (T + 1, D)
         What stands for missing coordinates: the mean of the task, and, last, of all rows; of a
         coordinate with two values the one that is closer to the mean.
@@ -72,9 +63,6 @@ class Encoder:
 
     decisions: tuple[Decision, ...]
     linear: float
-    indicators: Codes
-    source: Codes
-    lone: Codes
     fill: Array
     precision: Array | None = None
 
@@ -95,32 +83,39 @@ class Encoder:
             decide(name, column, codes, linear, parts)
             for name, column in columns.items()
         )
-        return cls.of(decisions, columns, linear).filled(columns, codes, n_tasks)
+        return cls._of(decisions, linear, columns, codes, n_tasks)
+
+    def learned_again(self, columns: Columns, codes: Codes, n_tasks: int) -> Encoder:
+        """The same use of the same columns, learned from other rows."""
+        decisions = []
+        for before in self.decisions:
+            if before.map is None:
+                # No value of it is left, so none of rows that are gone either.
+                decisions.append(replace(before, low=np.nan, high=np.nan))
+                continue
+            parts = before.map.parts if isinstance(before.map, NumberMap) else VALUES
+            column = columns[before.name]
+            decisions.append(decide(before.name, column, codes, self.linear, parts))
+        return self._of(tuple(decisions), self.linear, columns, codes, n_tasks)
 
     @classmethod
-    def of(
-        cls, decisions: tuple[Decision, ...], columns: Columns, linear: float
+    def _of(
+        cls,
+        decisions: tuple[Decision, ...],
+        linear: float,
+        columns: Columns,
+        codes: Codes,
+        n_tasks: int,
     ) -> Encoder:
-        """The encoder that follows from decisions, without what it imputes."""
-        used = [decision for decision in decisions if decision.map is not None]
-        if not used:
+        """The encoder that follows from decisions, and imputes by these rows."""
+        if all(decision.map is None for decision in decisions):
             reasons = "; ".join(
                 f"{decision.name!r} is {decision.note}" for decision in decisions[:5]
             )
             raise ValueError(
                 f"No column is left to learn from ({reasons}). Give more rows or other columns."
             )
-        # A gap that only one row has is news to all others: left out, the row looks as new ones do.
-        values = [columns[decision.name].values for decision in used]
-        gaps = np.array([np.sum(~np.isfinite(each)) for each in values])
-        indicators = np.flatnonzero(gaps > 1)
-        widths = [decision.map.width for decision in used if decision.map is not None]
-        source = np.concatenate(
-            [np.repeat(np.arange(len(used)), widths), indicators, [-1]]
-        )
-        fill = np.zeros((1, len(source)))
-        lone = np.flatnonzero(gaps == 1)
-        return cls(decisions, linear, indicators, source, lone, fill)
+        return cls(decisions, linear, np.empty((0, 0)))._filled(columns, codes, n_tasks)
 
     @cached_property
     def kinds(self) -> dict[str, str]:
@@ -143,21 +138,45 @@ class Encoder:
         return np.cumsum([0, *(each.width for each in self.maps)])
 
     @cached_property
-    def _numbers(self) -> list[tuple[int, NumberMap]]:
-        """Coordinate and map of each number, in the order of `numbers`."""
-        return [
-            (start + place, number_map)
-            for start, each in zip(self.starts.tolist(), self.maps, strict=False)
-            for place, number_map in enumerate(number_maps(each))
-        ]
+    def _gaps(self) -> Codes:
+        """Training rows without a value of each of them, (p,)."""
+        return np.array([each.gaps for each in self.decisions if each.map is not None])
+
+    @property
+    def indicators(self) -> Codes:
+        """Which of them have a coordinate for being missing.
+
+        A gap that only one row has is news to all others: left out, the row looks as new
+        ones do.
+        """
+        return np.flatnonzero(self._gaps > 1)
 
     @cached_property
-    def _measurements(self) -> tuple[Codes, Array]:
+    def source(self) -> Codes:
+        """Number of the used column that each coordinate comes from, (D,).
+
+        It is -1 for the last one, which is set where a column is missing that never was,
+        or in one row only.
+        """
+        of_values = np.repeat(np.arange(len(self.maps)), np.diff(self.starts))
+        return np.concatenate([of_values, self.indicators, [-1]])
+
+    @cached_property
+    def _curves(self) -> dict[int, Curve]:
+        """Curve of each coordinate that is a number, in the order of `numbers`."""
+        return {
+            start + place: curve
+            for start, each in zip(self.starts.tolist(), self.maps, strict=False)
+            for place, curve in enumerate(each.curves)
+        }
+
+    @cached_property
+    def measurements(self) -> tuple[Codes, Array]:
         """Coordinates (m,) of numbers with more than two values, and their ranges (2, m)."""
         scores = {
-            coordinate: number_map.scores[[0, -1]]
-            for coordinate, number_map in self._numbers
-            if len(number_map.scores) > 2
+            coordinate: curve.scores[[0, -1]]
+            for coordinate, curve in self._curves.items()
+            if len(curve.scores) > 2
         }
         ranges = np.array([*scores.values()]).reshape(-1, 2).T
         return np.array([*scores], dtype=np.intp), ranges
@@ -166,9 +185,13 @@ class Encoder:
     def with_past(self) -> list[str]:
         """Names of the columns whose past is used."""
         pairs = zip(self.used, self.maps, strict=True)
-        return [name for name, each in pairs if isinstance(each, PastMap)]
+        return [
+            name
+            for name, each in pairs
+            if isinstance(each, NumberMap) and each.has_past
+        ]
 
-    def filled(self, columns: Columns, codes: Codes, n_tasks: int) -> Encoder:
+    def _filled(self, columns: Columns, codes: Codes, n_tasks: int) -> Encoder:
         """The encoder that imputes by these rows: their means, and how columns are related."""
         Z = self._coordinates(columns)
         # Rounded sums depend on the order of rows: take one that all tables share.
@@ -180,10 +203,9 @@ class Encoder:
         np.add.at(counts, codes, is_known)
         np.add.at(sums, codes, np.where(is_known, Z, 0.0))
         fill = self._fill(sums, counts)
-        places = self._measurements[0]
-        has_gaps = len(self.indicators) or len(self.lone)
+        places = self.measurements[0]
         precision = None
-        if has_gaps and 1 < len(places) <= _MOST_RELATED:
+        if self._gaps.any() and 1 < len(places) <= _MOST_RELATED:
             about = Z[:, places] - fill[codes][:, places]
             precision = relations(about, len(codes) - len(np.unique(codes)))
         return replace(self, fill=fill, precision=precision)
@@ -196,7 +218,7 @@ class Encoder:
         for k, column_map in enumerate(self.maps):
             ends = np.empty(0)
             if isinstance(column_map, NumberMap):
-                ends = column_map.scores
+                ends = column_map.curves[0].scores
             elif isinstance(column_map, LevelMap):
                 ends = np.array([0.0, LEVEL_HEIGHT])
             if len(ends) == 2:
@@ -206,29 +228,13 @@ class Encoder:
                 )
         return fill
 
-    def learned_again(self, columns: Columns, codes: Codes, n_tasks: int) -> Encoder:
-        """The same use of the same columns, learned from other rows."""
-        decisions = []
-        for before in self.decisions:
-            if before.map is None:
-                # No value of it is left, so none of rows that are gone either.
-                decisions.append(replace(before, low=np.nan, high=np.nan))
-                continue
-            parts: tuple[str, ...] = ("level",)
-            if isinstance(before.map, PastMap):
-                parts = before.map.parts
-            column = columns[before.name]
-            decisions.append(decide(before.name, column, codes, self.linear, parts))
-        encoder = Encoder.of(tuple(decisions), columns, self.linear)
-        return encoder.filled(columns, codes, n_tasks)
-
     def numbers(self, columns: Columns) -> Array:
         """Values of the columns of numbers, and what is used of their past, (n, p)."""
         pairs = zip(self.used, self.maps, strict=True)
         values = [
-            number_values(each, columns[name])
+            each.numbers(columns[name])
             for name, each in pairs
-            if number_maps(each)
+            if isinstance(each, NumberMap)
         ]
         n_rows = len(columns[self.used[0]].values)
         return np.column_stack([np.empty((n_rows, 0)), *values])
@@ -241,16 +247,17 @@ class Encoder:
         """
         lower, upper = np.zeros((2, len(self.source)))
         below, above = np.full((2, len(self.source)), np.inf)
-        for number, (coordinate, number_map) in enumerate(self._numbers):
-            ends = np.array([[ranges.lower[number]], [ranges.upper[number]]])
-            mapped = apply_numbers([number_map], ends)
-            lower[coordinate], upper[coordinate] = mapped[:, 0]
-            below[coordinate] = number_map.slopes[0] * ranges.below[number]
-            above[coordinate] = number_map.slopes[1] * ranges.above[number]
+        if self._curves:
+            numbers = list(self._curves)
+            curves = list(self._curves.values())
+            ends = apply_curves(curves, np.stack([ranges.lower, ranges.upper]))
+            lower[numbers], upper[numbers] = ends
+            slopes = np.stack([curve.slopes for curve in curves], axis=1)
+            below[numbers], above[numbers] = slopes * [ranges.below, ranges.above]
         # How often normal rows bring such news, and the coordinate that says so.
-        missing = {each.name: each.missing for each in self.decisions}
-        gaps = sum(missing[self.used[k]] for k in self.lone)
-        news = [(gaps, len(self.source) - 1)]
+        used = [decision for decision in self.decisions if decision.map is not None]
+        lone_gaps = sum(decision.missing for decision in used if decision.gaps == 1)
+        news = [(lone_gaps, len(self.source) - 1)]
         for last, column_map in zip(self.starts[1:] - 1, self.maps, strict=True):
             if isinstance(column_map, LevelMap):
                 news.append((column_map.singletons, last))
@@ -289,7 +296,7 @@ class Encoder:
 
         It stays within what the column has had: a wild value makes no other one wild.
         """
-        places, (low, high) = self._measurements
+        places, (low, high) = self.measurements
         rows = np.flatnonzero(missing[:, places].any(axis=1) & (codes >= 0))
         here = np.ix_(rows, places)
         means = self.fill[np.ix_(codes[rows], places)]
@@ -300,20 +307,17 @@ class Encoder:
         """Coordinates (n, D), NaN where values are missing."""
         starts = self.starts
         Z = np.empty((len(columns[self.used[0]].values), len(self.source)))
-        if self._numbers:
-            places = [place for place, _ in self._numbers]
-            maps = [number_map for _, number_map in self._numbers]
-            Z[:, places] = apply_numbers(maps, self.numbers(columns))
+        if self._curves:
+            curves = list(self._curves.values())
+            Z[:, list(self._curves)] = apply_curves(curves, self.numbers(columns))
         for k, column_map in enumerate(self.maps):
-            column = columns[self.used[k]]
-            if isinstance(column_map, LevelMap | DateMap):
-                Z[:, starts[k] : starts[k + 1]] = column_map.apply(column)
+            if not isinstance(column_map, NumberMap):
+                coordinates = column_map.apply(columns[self.used[k]])
+                Z[:, starts[k] : starts[k + 1]] = coordinates
         missing = np.isnan(Z[:, starts[:-1]])
         Z[:, starts[-1] : -1] = missing[:, self.indicators] * LEVEL_HEIGHT
-        height = np.full(len(self.maps), NEW_HEIGHT)
-        height[self.lone] = LEVEL_HEIGHT
-        height[self.indicators] = 0.0
-        Z[:, -1] = (missing * height).max(axis=1)
+        heights = np.array([NEW_HEIGHT, LEVEL_HEIGHT, 0.0])  # after 0, 1 or more gaps
+        Z[:, -1] = (missing * heights[np.minimum(self._gaps, 2)]).max(axis=1)
         return Z
 
     def read(self, frame: Frame, names: Sequence[str] | None = None) -> Columns:

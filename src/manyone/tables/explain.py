@@ -22,7 +22,7 @@ from manyone.tables.claims import claimed_tasks
 from manyone.tables.encoder import Encoder
 from manyone.tables.frames import Columns, Frame, Table, like
 from manyone.tables.gaps import completed
-from manyone.tables.maps import LEVEL_HEIGHT, PastMap
+from manyone.tables.maps import LEVEL_HEIGHT, NumberMap
 from manyone.tables.needed import needed_values
 from manyone.tables.past import carried, season_words
 from manyone.tables.reference import Reference
@@ -212,7 +212,7 @@ def _explain_block(
             reasons.expected[rows, own_places],
             usually_empty[rows, place],
         )
-        if isinstance(column_map, PastMap):
+        if isinstance(column_map, NumberMap) and column_map.has_past:
             past = carried(frame, [name])[:, rows, 0].T
             worst = deviation[rows, own_places].argmax(axis=1)
             blamed = [column_map.parts[part] for part in worst.tolist()]

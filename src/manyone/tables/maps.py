@@ -16,6 +16,8 @@ from manyone.tables.frames import Column
 #: Numbers that a column with a past becomes: its values, less what is usual at their time
 #: where it has a season; how they differ from those before; how much they move lately.
 PARTS = ("level", "difference", "swing")
+#: What any other column of numbers becomes.
+VALUES = ("value",)
 # Knots of the map of a column of numbers: of 2,000 normal, heavy-tailed or two-humped values
 # the farthest coordinate then errs by 0.15 standard deviations (17 knots: 0.19, 9: 0.56).
 _KNOTS = 33
@@ -41,7 +43,7 @@ _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Su
 
 
 @dataclass(frozen=True, eq=False)
-class NumberMap:
+class Curve:
     """Increasing, piecewise linear: between standardised values and normal scores.
 
     Heavy tails are tamed inside the range seen; beyond it the map goes on linearly, so that wild
@@ -53,20 +55,16 @@ class NumberMap:
         Values and what they become, both increasing.
     slopes : ndarray of shape (2,)
         Below the first knot and above the last.
-    infinite : bool
-        Whether infinities were seen; they are then as good as missing.
     """
 
     knots: Array
     scores: Array
     slopes: Array
-    infinite: bool = False
-    width: ClassVar[int] = 1  # number of coordinates
 
     @classmethod
     @np.errstate(over="ignore")  # nothing is beyond infinity
-    def learn(cls, values: Array, linear: float) -> NumberMap:
-        """The map of a column (n,) with two different finite values or more.
+    def learn(cls, values: Array, linear: float) -> Curve:
+        """The curve of numbers (n,) with two different finite values or more.
 
         `linear` is the share of the standardised value in it, the rest is its normal score.
         """
@@ -97,25 +95,20 @@ class NumberMap:
         slopes = _BEYOND / np.where(tails > 0, tails, distinct[-1] - distinct[0])
         return cls(distinct[chosen], scores[chosen], slopes)
 
-    def undo(self, coordinates: Array) -> Array:
-        """Values (n,) that become these coordinates (n, 1)."""
-        z = coordinates[:, 0]
+    def undo(self, z: Array) -> Array:
+        """Values (n,) that become these coordinates (n,)."""
         below = np.minimum(z - self.scores[0], 0.0) / self.slopes[0]
         above = np.maximum(z - self.scores[-1], 0.0) / self.slopes[1]
         return np.asarray(np.interp(z, self.scores, self.knots) + below + above)
 
 
-def apply_numbers(maps: Sequence[NumberMap], values: Array) -> Array:
-    """Coordinates (n, p) of columns of numbers (n, p), a map for each; NaN where missing."""
-    ends = np.array(
-        [(number_map.knots[0], number_map.knots[-1]) for number_map in maps]
-    ).T
-    slopes = np.array([number_map.slopes for number_map in maps]).T
+def apply_curves(curves: Sequence[Curve], values: Array) -> Array:
+    """Coordinates (n, p) of numbers (n, p), a curve for each column; NaN where missing."""
+    ends = np.array([(curve.knots[0], curve.knots[-1]) for curve in curves]).T
+    slopes = np.array([curve.slopes for curve in curves]).T
     coordinates = np.empty_like(values)
-    for column, number_map in enumerate(maps):
-        coordinates[:, column] = np.interp(
-            values[:, column], number_map.knots, number_map.scores
-        )
+    for column, curve in enumerate(curves):
+        coordinates[:, column] = np.interp(values[:, column], curve.knots, curve.scores)
     rows, columns = np.nonzero((values < ends[0]) | (values > ends[1]))
     far = values[rows, columns]
     low, high = ends[:, columns]
@@ -123,13 +116,53 @@ def apply_numbers(maps: Sequence[NumberMap], values: Array) -> Array:
         beyond = np.minimum(far - low, 0.0) * slopes[0, columns]
         beyond += np.maximum(far - high, 0.0) * slopes[1, columns]
         coordinates[rows, columns] += beyond
-    np.clip(coordinates, -_FARTHEST, _FARTHEST, out=coordinates)
-    missing = np.array([number_map.infinite for number_map in maps])
-    if missing.any():
-        coordinates[:, missing] = np.where(
-            np.isinf(values[:, missing]), np.nan, coordinates[:, missing]
+    return np.clip(coordinates, -_FARTHEST, _FARTHEST)
+
+
+@dataclass(frozen=True, eq=False)
+class NumberMap:
+    """A column of numbers, or what was made from its past, each part by its curve.
+
+    Parameters
+    ----------
+    parts : tuple of str
+        `VALUES`, or some of `PARTS`, in their order.
+    curves : tuple of Curve
+        One for each.
+    infinite : bool
+        Whether infinities were seen; they are then as good as missing.
+    """
+
+    parts: tuple[str, ...]
+    curves: tuple[Curve, ...]
+    infinite: bool
+
+    @property
+    def width(self) -> int:
+        """Number of coordinates."""
+        return len(self.parts)
+
+    @property
+    def has_past(self) -> bool:
+        """Whether the past of the column is used."""
+        return self.parts != VALUES
+
+    def numbers(self, column: Column) -> Array:
+        """What the curves turn into coordinates (n, width); NaN where missing."""
+        parts = {"value": column.values, "level": column.level}
+        if column.past is not None:
+            parts["difference"], parts["swing"] = column.past.T
+        numbers = np.column_stack([parts[part] for part in self.parts])
+        return (
+            np.where(np.isinf(numbers), np.nan, numbers) if self.infinite else numbers
         )
-    return coordinates
+
+    def undo(self, coordinates: Array, part: str) -> Array:
+        """Values (n,) of a part with these coordinates (n, width); NaN: it is not used."""
+        if part not in self.parts:
+            return np.full(len(coordinates), np.nan)
+        place = self.parts.index(part)
+        return self.curves[place].undo(coordinates[:, place])
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,6 +188,7 @@ class LevelMap:
     place: NDArray[np.intp]
     width: int
     singletons: float
+    curves: ClassVar[tuple[Curve, ...]] = ()
 
     @classmethod
     def learn(cls, texts: Sequence[str], counts: NDArray[np.intp]) -> LevelMap:
@@ -206,6 +240,7 @@ class DateMap:
     """
 
     periods: Array
+    curves: ClassVar[tuple[Curve, ...]] = ()
 
     @property
     def width(self) -> int:
@@ -246,55 +281,4 @@ class DateMap:
         return texts
 
 
-@dataclass(frozen=True, eq=False)
-class PastMap:
-    """A column of numbers and what was made from its past, each by a map of its own.
-
-    Parameters
-    ----------
-    parts : tuple of str
-        Among `PARTS`, in their order: what is used.
-    numbers : tuple of NumberMap
-        One for each.
-    """
-
-    parts: tuple[str, ...]
-    numbers: tuple[NumberMap, ...]
-
-    @property
-    def width(self) -> int:
-        """Number of coordinates."""
-        return len(self.parts)
-
-    def undo(self, coordinates: Array, part: str) -> Array:
-        """Values (n,) of a part with these coordinates (n, width); NaN: it is not used."""
-        if part not in self.parts:
-            return np.full(len(coordinates), np.nan)
-        place = self.parts.index(part)
-        return self.numbers[place].undo(coordinates[:, [place]])
-
-
-Map = NumberMap | LevelMap | DateMap | PastMap
-
-
-def number_maps(column_map: Map) -> tuple[NumberMap, ...]:
-    """Maps of the coordinates that are numbers."""
-    if isinstance(column_map, NumberMap):
-        return (column_map,)
-    return column_map.numbers if isinstance(column_map, PastMap) else ()
-
-
-def level_map(column_map: Map) -> NumberMap | None:
-    """The map of the values themselves, of a column of numbers."""
-    if isinstance(column_map, PastMap):
-        return column_map.numbers[0] if column_map.parts[0] == "level" else None
-    return column_map if isinstance(column_map, NumberMap) else None
-
-
-def number_values(column_map: Map, column: Column) -> Array:
-    """Values (n, k) that `number_maps` turn into coordinates."""
-    if not isinstance(column_map, PastMap):
-        return column.values[:, None]
-    assert column.past is not None
-    parts = dict(zip(PARTS, (column.level, *column.past.T), strict=True))
-    return np.column_stack([parts[part] for part in column_map.parts])
+Map = NumberMap | LevelMap | DateMap

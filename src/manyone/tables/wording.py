@@ -13,9 +13,7 @@ from manyone.tables.maps import (
     DateMap,
     LevelMap,
     Map,
-    PastMap,
-    level_map,
-    number_maps,
+    NumberMap,
 )
 
 #: What is written for a value that is not there.
@@ -59,21 +57,20 @@ def words_of(
     values = _value_texts(column)
     number = np.full(len(values), np.nan)
     expected_number = number
-    level = level_map(column_map)
-    if level is not None:
-        undone = level.undo(coordinates[:, :1])
-        if isinstance(column_map, PastMap) and column.usual is not None:
+    if isinstance(column_map, NumberMap):
+        part = "level" if column_map.has_past else "value"
+        undone = column_map.undo(coordinates, part)
+        if column_map.has_past and column.usual is not None:
             undone = undone + np.where(
                 np.isnan(column.usual), column.values, column.usual
             )
         texts = [_text(value, column.kind, 3) for value in undone.tolist()]
+        if column.kind == "number":
+            number = column.values
+            expected_number = np.where(is_usually_empty, np.nan, undone)
     else:
         texts = _expected_texts(column_map, coordinates)
     expected = np.where(is_usually_empty, NO_VALUE, texts).tolist()
-    if number_maps(column_map) and column.kind == "number":
-        number = column.values
-    if level is not None and column.kind == "number":
-        expected_number = np.where(is_usually_empty, np.nan, undone)
     return [
         Words(*each)
         for each in zip(
@@ -176,14 +173,12 @@ def _value_texts(column: Column) -> list[str]:
     ]
 
 
-def _expected_texts(column_map: Map, coordinates: Array) -> list[str]:
-    """What a column without a level was expected to be, from coordinates (n, width)."""
-    if isinstance(column_map, LevelMap):
-        names = column_map.names()
-        return [names[k] for k in coordinates[:, :-1].argmax(axis=1)]
+def _expected_texts(column_map: LevelMap | DateMap, coordinates: Array) -> list[str]:
+    """What a column without numbers was expected to be, from coordinates (n, width)."""
     if isinstance(column_map, DateMap):
         return column_map.moments(coordinates)
-    return ["a number"] * len(coordinates)
+    names = column_map.names()
+    return [names[k] for k in coordinates[:, :-1].argmax(axis=1)]
 
 
 def _text(value: float, kind: str, digits: int) -> str:
