@@ -406,7 +406,8 @@ def test_infinities_are_wild_unless_they_are_everyday():
 
 def test_ranges_reach_to_the_end_of_numbers_without_a_word():
     with warnings.catch_warnings(action="error"):
-        ranges = learn_ranges(np.array([[1.0], [2.0], [3.0], [1e308]]))
+        values = np.array([[1.0], [2.0], [3.0], [1e308]])
+        ranges, _ = learn_ranges(values, np.arange(4))
     assert ranges.upper == 1e308 and ranges.above == np.inf
 
 

@@ -35,13 +35,13 @@ def test_rows_settings_and_seconds_are_announced(lines, monkeypatch):
     assert "a sample of 60 of 100 rows of 2 tasks" in text
     assert "settings" not in text
     (text,) = lines(method="auto", anomalies="faults")
-    assert "at most" in text and "settings" in text
+    assert "settings" in text
 
 
 def test_more_work_takes_longer():
     seconds = [
-        forecast.forecast(rows, 10**6, 16, 9, settings).seconds
-        for rows, settings in ((1_000, 1), (2_000, 1), (2_000, 50))
+        forecast.seconds_to_fit(rows, 9, is_tuned=is_tuned)
+        for rows, is_tuned in ((1_000, False), (2_000, False), (2_000, True))
     ]
     assert seconds == sorted(seconds)
     assert seconds[1] == pytest.approx(2 * seconds[0])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -73,22 +72,6 @@ def choose_model(
     estimator = BY_NAME[method](**rates)
     model = tune(estimator, Z, **given, criterion=criterion, random_state=seed)
     return model, _only(model, f'tuned for "{criterion}"')
-
-
-def most_settings(asked: TableModel, Z: Array, given: dict[str, Any]) -> int:
-    """How many settings of methods `choose_model` tries at most."""
-    method = asked.method
-    if isinstance(method, OneClassEstimator) or method == "default":
-        return 1
-    refuse_unknown(asked.anomalies, method)
-    grids = [BY_NAME[method]().can.grid] if method in BY_NAME else []
-    if method == "auto":
-        rows, _, _ = training_rows(
-            IndependentOCKSR(), Z, given["task"], given["outlier"]
-        )
-        plan, _ = plan_views(rows, asked.anomalies, None, asked.random_state)
-        grids = [view.grid for view in plan]
-    return sum(prod(len(options) for options in grid.values()) for grid in grids)
 
 
 def refuse_unknown(anomalies: object, method: object) -> None:

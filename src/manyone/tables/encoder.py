@@ -33,7 +33,6 @@ from manyone.tables.maps import (
     apply_curves,
 )
 from manyone.tables.past import add_past
-from manyone.tables.ranges import Ranges
 
 # What was never seen (a level, a gap) is guarded while at most this share of the rows, over the
 # columns guarded, has such of its own: so many normal rows will bring more.
@@ -239,7 +238,7 @@ class Encoder:
         n_rows = len(columns[self.used[0]].values)
         return np.column_stack([np.empty((n_rows, 0)), *values])
 
-    def guard(self, ranges: Ranges) -> ColumnRange:
+    def guard(self, ranges: ColumnRange) -> ColumnRange:
         """The guard of encoded rows that follows from ranges of the columns of numbers.
 
         A level never seen, or a value missing where none ever was, is out of range at once; where

@@ -11,6 +11,7 @@ from sklearn.base import clone
 
 from manyone._types import Array, Labels
 from manyone.calibration import Calibration
+from manyone.data.labels import encode
 from manyone.data.rows import TrainingRows, in_memory, training_rows
 from manyone.estimators.base import OneClassEstimator
 from manyone.estimators.combined import CombinedOneClass
@@ -21,10 +22,10 @@ from manyone.models.guards import (
     excess_of_margins,
     score_range,
 )
-from manyone.tables.choice import Choice, choose_model, most_settings
+from manyone.tables.choice import Choice, choose_model
 from manyone.tables.decisions import holds_dates
 from manyone.tables.encoder import Encoder
-from manyone.tables.forecast import announce_fit, forecast
+from manyone.tables.forecast import announce_fit
 from manyone.tables.frames import (
     Columns,
     Table,
@@ -35,7 +36,7 @@ from manyone.tables.frames import (
 from manyone.tables.in_time import PartsChoice, choose_parts
 from manyone.tables.maps import PARTS
 from manyone.tables.past import Compared
-from manyone.tables.ranges import learn_ranges, left_out_margins
+from manyone.tables.ranges import learn_ranges
 from manyone.tables.sampling import kept_rows
 from manyone.tables.seasons import SeasonChoice, choose_season
 from manyone.tables.training import TrainingTable
@@ -86,13 +87,10 @@ def fit_table(asked: TableModel, table: Table) -> Fitted:
     encoder = Encoder.learn(*training.normal(), linear, in_time.parts)
     Z = encoder.encode(training.columns, training.codes())
     given = training.given()
-    settings = most_settings(asked, Z, given)
-    n_tasks = training.normal()[2]
-    has_times = training.times is not None
     announce_fit(
-        forecast(
-            *(len(Z), training.n_rows, n_tasks, Z.shape[1], settings), in_time=has_times
-        )
+        *(len(Z), training.n_rows, len(encode(training.labels)[0]), Z.shape[1]),
+        is_tuned=isinstance(asked.method, str) and asked.method != "default",
+        in_time=training.times is not None,
     )
     with quietly():
         model, choice = choose_model(asked, Z, given)
@@ -174,13 +172,14 @@ def guarded(
     codes = rows.codes[normal]
     values = encoder.numbers(training.columns)[source][normal]
     values = np.where(np.isfinite(values), values, np.nan)
-    tasks_apart = left_out_together(codes)
+    ranges, margins = learn_ranges(values, np.arange(len(values)))
     lost = np.zeros(len(rows.codes))
-    lost[normal] = excess_of_margins(left_out_margins(values))
-    _guard_ranges(model, encoder.guard(learn_ranges(values)), rows, lost)
-    guard = encoder.guard(learn_ranges(values, tasks_apart))
-    lost_with_task = excess_of_margins(left_out_margins(values, tasks_apart))
-    unknown = UnknownTasks.learn(X, codes, guard, lost_with_task)
+    lost[normal] = excess_of_margins(margins)
+    _guard_ranges(model, encoder.guard(ranges), rows, lost)
+    ranges, margins = learn_ranges(values, left_out_together(codes))
+    unknown = UnknownTasks.learn(
+        X, codes, encoder.guard(ranges), excess_of_margins(margins)
+    )
     training = training.ended(tasks, encoder.with_past)
     return Fitted(training, encoder, model, choice, unknown, tasks)
 

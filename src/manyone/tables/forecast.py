@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -25,71 +24,52 @@ _SEARCH_SECONDS = 3.0
 _LEAST_SECONDS = 5.0
 
 
-@dataclass(frozen=True)
-class Forecast:
-    """What is about to be fitted, and how long that takes.
-
-    Attributes
-    ----------
-    kept, total : int
-        Rows that are fitted, and rows of the table.
-    tasks, coordinates, settings : int
-    seconds : float
-    """
-
-    kept: int
-    total: int
-    tasks: int
-    coordinates: int
-    settings: int
-    seconds: float
-
-    def __str__(self) -> str:
-        """A line for people."""
-        rows = plural(self.kept, "row")
-        if self.kept < self.total:
-            rows = f"a sample of {self.kept:,} of {plural(self.total, 'row')}"
-        tried = ""
-        if self.settings > 1:
-            tried = f", at most {self.settings:,} settings"
-        return (
-            f"fitting {rows} of {plural(self.tasks, 'task')}, each as "
-            f"{plural(self.coordinates, 'number')}{tried}: about {_in_words(self.seconds)}"
-        )
-
-
-def forecast(
+def announce_fit(
     kept: int,
     total: int,
     tasks: int,
     coordinates: int,
-    settings: int,
     *,
-    in_time: bool = False,
-) -> Forecast:
-    """The time of a fit, from its size and the speed of this machine now.
+    is_tuned: bool,
+    in_time: bool,
+) -> None:
+    """Tell whoever listens about a fit that takes its time.
 
     Parameters
     ----------
-    kept, total, tasks, coordinates, settings : int
-        As in :class:`Forecast`.
+    kept, total : int
+        Rows that are fitted, and rows of the table.
+    tasks, coordinates : int
+    is_tuned : bool
+        Whether settings are searched.
     in_time : bool
         Whether the table has a time column, and a forward check is made.
     """
-    seconds = kept * (_ROW_SECONDS + _VALUE_SECONDS * coordinates)
+    seconds = seconds_to_fit(kept, coordinates, is_tuned=is_tuned, in_time=in_time)
+    if seconds < _LEAST_SECONDS:
+        return
+    rows = plural(kept, "row")
+    if kept < total:
+        rows = f"a sample of {kept:,} of {plural(total, 'row')}"
+    search = ", with a search of settings" if is_tuned else ""
+    announce(
+        f"fitting {rows} of {plural(tasks, 'task')}, each as "
+        f"{plural(coordinates, 'number')}{search}: about {_in_words(seconds)}"
+    )
+
+
+def seconds_to_fit(
+    rows: int, coordinates: int, *, is_tuned: bool = False, in_time: bool = False
+) -> float:
+    """The time of a fit, from its size and the speed of this machine now."""
+    seconds = rows * (_ROW_SECONDS + _VALUE_SECONDS * coordinates)
     if in_time:
         seconds *= 1.0 + _CHECK
-    if settings > 1:
+    if is_tuned:
         seconds += _SEARCH_SECONDS
     if seconds >= _LEAST_SECONDS:
         seconds *= probe_seconds() / _PROBE_SECONDS
-    return Forecast(kept, total, tasks, coordinates, settings, seconds)
-
-
-def announce_fit(expected: Forecast) -> None:
-    """Tell whoever listens about a fit that takes its time."""
-    if expected.seconds >= _LEAST_SECONDS:
-        announce(str(expected))
+    return seconds
 
 
 def probe_seconds() -> float:

@@ -8,43 +8,53 @@ so that a normal row of n + 1 leaves it with a chance of at most 1 / (n + 1).
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from manyone._types import Array, Codes
 from manyone.data.rows import MISSING
+from manyone.models.guards import ColumnRange
 
 # In tails; one wild training row must not switch the guard off.
 _LEAST_MARGIN = 0.25
 _MOST_MARGIN = 2.0
 
 
-class Ranges(NamedTuple):
-    """Ranges of columns of numbers.
+def learn_ranges(values: Array, groups: Codes) -> tuple[ColumnRange, Array]:
+    """Ranges of columns, and how far each row is out of those of other groups.
 
     Parameters
     ----------
-    lower, upper : ndarray of shape (p,)
-    below, above : ndarray of shape (p,)
-        Margins beyond them.
+    values : ndarray of shape (n, p)
+        NaN where missing.
+    groups : ndarray of shape (n,)
+        Numbers of groups; their rows are left out together.
+
+    Returns
+    -------
+    ranges : ColumnRange
+        Of all rows.
+    margins : ndarray of shape (n,)
+        That each row is out of the ranges without its group.
     """
-
-    lower: Array
-    upper: Array
-    below: Array
-    above: Array
-
-
-def learn_ranges(values: Array, groups: Codes | None = None) -> Ranges:
-    """Ranges of columns (n, p), NaN where missing; groups (n,) are left out together."""
+    middle = np.nanmedian(values, axis=0)
     ends = [_three_highest(sign * values, groups) for sign in (-1.0, 1.0)]
     lowest, highest = (_two_without(MISSING, *end) for end in ends)
-    return ranges_between(np.nanmedian(values, axis=0), lowest, highest)
+    ranges = _between(middle, lowest, highest)
+    margins = np.zeros(len(values))
+    farthest = np.concatenate([number[0] for _, number in ends])
+    for group in np.unique(farthest).tolist():
+        lowest, highest = (_two_without(group, *end) for end in ends)
+        rows = np.flatnonzero(groups == group)
+        with np.errstate(invalid="ignore", over="ignore"):
+            outside = _between(middle, lowest, highest).margins(values[rows])
+        has_range = np.isfinite(lowest[0]) & np.isfinite(highest[0])
+        counts = has_range & ~np.isnan(outside)
+        margins[rows] = np.where(counts, outside, 0.0).max(axis=1)
+    return ranges, margins
 
 
 @np.errstate(over="ignore")  # nothing is beyond infinity
-def ranges_between(middle: Array, lowest: Array, highest: Array) -> Ranges:
+def _between(middle: Array, lowest: Array, highest: Array) -> ColumnRange:
     """Ranges from medians (p,) and the two ends of each column, (2, p), the lower ones negated."""
     span = highest[0] + lowest[0]
     span = np.where(span > 0, span, 1.0)
@@ -58,48 +68,13 @@ def ranges_between(middle: Array, lowest: Array, highest: Array) -> Ranges:
         gap = (first - second) / np.where(second > 0, second, span)
         margin = max(margin, float(gap.max(initial=0.0)))
     margin = min(margin, _MOST_MARGIN)
-    return Ranges(ends[0], ends[1], margin * tails[0], margin * tails[1])
+    return ColumnRange(ends[0], ends[1], margin * tails[0], margin * tails[1])
 
 
-def left_out_margins(values: Array, groups: Codes | None = None) -> Array:
-    """Margins that each row is out of the ranges of the others, of other groups if given, (n,).
-
-    Parameters
-    ----------
-    values : ndarray of shape (n, p)
-        NaN where missing.
-    groups : ndarray of shape (n,) or None
-        Rows of a group are left out together.
-    """
-    margins = np.zeros(len(values))
-    groups = np.arange(len(values)) if groups is None else groups
-    if not values.shape[1] or groups.max(initial=0) < 1:
-        return margins
-    middle = np.nanmedian(values, axis=0)
-    ends = [_three_highest(sign * values, groups) for sign in (-1.0, 1.0)]
-    farthest = np.concatenate([number[0] for _, number in ends])
-    for group in np.unique(farthest).tolist():
-        lowest, highest = (_two_without(group, *end) for end in ends)
-        rows = np.flatnonzero(groups == group)
-        with np.errstate(invalid="ignore", over="ignore"):
-            ranges = ranges_between(middle, lowest, highest)
-            under = (ranges.lower - values[rows]) / ranges.below
-            over = (values[rows] - ranges.upper) / ranges.above
-        outside = np.fmax(np.fmax(under, over), 0.0)
-        has_range = np.isfinite(lowest[0]) & np.isfinite(highest[0])
-        outside[:, ~has_range] = 0.0
-        margins[rows] = outside.max(axis=1)
-    return margins
-
-
-def _three_highest(values: Array, groups: Codes | None) -> tuple[Array, Codes]:
+def _three_highest(values: Array, groups: Codes) -> tuple[Array, Codes]:
     """The three highest values of each column, one a group, and their groups, (3, p) each."""
-    n_groups = len(values) if groups is None else int(groups.max()) + 1
-    top = np.full((max(n_groups, 3), values.shape[1]), -np.inf)
-    if groups is None:
-        top[:n_groups] = np.where(np.isnan(values), -np.inf, values)
-    else:
-        np.fmax.at(top, groups, values)
+    top = np.full((max(int(groups.max()) + 1, 3), values.shape[1]), -np.inf)
+    np.fmax.at(top, groups, values)
     order = np.argpartition(-top, [0, 1, 2], axis=0)[:3]
     return np.take_along_axis(top, order, axis=0), order
 

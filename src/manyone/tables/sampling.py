@@ -7,18 +7,18 @@ fitted by the code that fits any table.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from manyone._types import Codes, Mask
-from manyone.data.blocks import AnyBlock, Block, ChainedBlock
+from manyone.data.blocks import AnyBlock, ChainedBlock
 from manyone.data.rows import in_memory
 from manyone.data.sweeps import Sweep, local_sweep
 from manyone.fitting.sources import sweep_in_order, sweep_of
 from manyone.messages import label_text, warn_user
-from manyone.tables.frames import Frame, Table, as_table, interpreted, written_columns
+from manyone.tables.frames import Table, as_table, interpreted, written_columns
 from manyone.tables.past import Compared, TablePast, TrainingPast
 from manyone.tables.training import TrainingTable, read_training
 
@@ -124,12 +124,11 @@ def kept_rows(
 def _sweep(table: Table, past: TrainingPast | None) -> Sweep:
     """How to pass over a table, whose rows have a past or not."""
     if in_memory(table):
-        frame = as_table(table)
-        if past is None or not len(frame):
-            return local_sweep(FrameBlocks(frame))
-        # Rows at hand are put in the order of time, those of files have to be.
-        made = past.block(Block(frame), None)
-        return local_sweep(FrameBlocks(as_table(made.X), made.after))
+        whole = ChainedBlock(as_table(table))
+        if past is not None and len(as_table(table)):
+            # Rows at hand are put in the order of time, those of files have to be.
+            whole = past.block(whole, None)
+        return local_sweep(_cut(whole))
     if past is None:
         return sweep_of(table)
     return sweep_in_order(table, past.block)
@@ -148,29 +147,11 @@ def with_more_rows(rows: TrainingTable, more: TrainingTable) -> TrainingTable:
     return sampled(rows.joined(more))
 
 
-@dataclass(frozen=True, eq=False)
-class FrameBlocks:
-    """Rows of a frame in memory, some at a time: what is worked out of them stays small.
-
-    Parameters
-    ----------
-    frame : narwhals data frame
-    after : TablePast or None
-        What its tasks ended with, where its rows carry their past.
-    """
-
-    frame: Frame
-    after: object = None
-
-    def __len__(self) -> int:
-        """Number of blocks."""
-        return max(1, -(-len(self.frame) // _BLOCK_ROWS))
-
-    def __iter__(self) -> Iterator[Block]:
-        """Start again with the first rows."""
-        for k in range(len(self)):
-            rows = self.frame[k * _BLOCK_ROWS : (k + 1) * _BLOCK_ROWS]
-            yield ChainedBlock(rows, after=self.after)
+def _cut(block: ChainedBlock) -> list[ChainedBlock]:
+    """Rows of a frame, some at a time: what is worked out of them stays small."""
+    frame = as_table(block.X)
+    starts = range(0, max(len(frame), 1), _BLOCK_ROWS)
+    return [replace(block, X=frame[start : start + _BLOCK_ROWS]) for start in starts]
 
 
 # ------------------------------------------------------------------------------------- limits
