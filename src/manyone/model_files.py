@@ -44,7 +44,7 @@ from manyone.tables import TableModel
 from manyone.tables.decisions import Decision
 from manyone.tables.encoder import Encoder
 from manyone.tables.forward import ForwardCheck
-from manyone.tables.frames import Column, Name
+from manyone.tables.frames import Column
 from manyone.tables.maps import (
     PARTS,
     VALUES,
@@ -442,7 +442,7 @@ register(
         "metric": "T d=D",
         "low": "D",
         "high": "D",
-        "kept_counts": "T",
+        "counts": "T",
         "kept_depths": "m!",
     },
 )
@@ -619,25 +619,16 @@ register(
     fitted=("steps_", "model_", "label_columns_"),
     check=_check_task_pipeline,
 )
-_NAMES: Hint = Name | list[Name] | tuple[Name, ...]
 register(
     TableModel,
     hints={
         **_ATTRIBUTES,
-        "task": _NAMES,
-        "ignore": _NAMES,
-        "time": Name | None,
-        "outlier": Name | None,
-        "groups": Name | None,
-        "method": str | OneClassEstimator,
-        "random_state": int | np.random.RandomState | None,
         "model_": OneClassEstimator,
         "encoder_": Encoder,
         "tasks_": Labels,
         "unknown_": UnknownTasks,
         "training_": TrainingTable,
         "reference_": Reference | None,
-        "history": str | int | None,
         "calibrated_": dict[str, str | int | float],
         "forward_": ForwardCheck | None,
         "time_format_": str | None,
@@ -652,7 +643,7 @@ register(
     },
     fitted=(
         *("model_", "encoder_", "tasks_", "unknown_", "training_", "reference_"),
-        *("calibrated_", "choice_", "forward_"),
+        *("calibrated_", "choice_", "forward_", "time_format_"),
     ),
     check=_check_table_model,
 )

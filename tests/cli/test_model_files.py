@@ -42,8 +42,9 @@ def test_a_model_is_changed_through_a_link(here, command):
 
 def forge_indices(content):
     forged = Forged(content)
-    (encoder,) = [node for node in forged.tree["objects"] if node["type"] == "Encoder"]
-    forged.array(encoder["fields"]["source"]["array"])[0] = 2000
+    objects = forged.tree["objects"]
+    rows = next(node for node in objects if node["type"] == "TrainingRows")
+    forged.array(rows["fields"]["codes"]["array"])[0] = 2000
     return forged.content()
 
 

@@ -143,6 +143,14 @@ def test_what_is_saved_enrolled_forgotten_and_refitted_keeps_its_past(
     np.testing.assert_allclose(loaded.score(later)["score"], expected["score"])
 
 
+def test_tasks_stay_in_a_refit_beside_a_column_that_is_not_used(tables):
+    train, later = tables
+    with_serial = train.assign(serial=7)
+    used = in_time().fit(with_serial).refit(with_serial[train["pump"] != "a"], keep="a")
+    plain = in_time().fit(train).refit(train[train["pump"] != "a"], keep="a")
+    pd.testing.assert_frame_equal(used.score(later), plain.score(later))
+
+
 def test_frames_of_polars_and_whole_numbers_of_time(tables):
     train, later = (
         pl.from_pandas(table).with_columns(pl.col("when").dt.epoch("s"))

@@ -48,8 +48,8 @@ _MOST_VALUES = 2**60
 # Packages whose versions a file tells.
 _PACKAGES = ("manyone", "scikit-learn", "numpy", "scipy")
 _LAST_CHARACTER = 0x10FFFF
-# A whole number of bytes is read at a time.
-_CHUNK = 2**24
+# Bytes that are read at a time, for the checksum.
+_CHUNK = 2**20
 
 #: Dtype, shape and order of an array.
 Layout = tuple[np.dtype[np.generic], tuple[int, ...], Literal["C", "F"]]
@@ -214,42 +214,28 @@ def _read(
     stream: IO[bytes], size: int, name: str, kind: str, trusted: Sequence[str]
 ) -> object:
     header = _header(stream, name, kind)
-    rest = size - stream.tell()
-    damaged = ModelFileError(
-        f"{name} is damaged: its bytes do not match its checksum. Copy it again."
-    )
-    if rest != header["bytes"] or not 0 < header["tree"] <= rest:
-        raise damaged
+    begin = stream.tell()
     digest = hashlib.sha256()
-    text = stream.read(header["tree"])
-    digest.update(text)
+    while chunk := stream.read(_CHUNK):
+        digest.update(chunk)
+    is_whole = size - begin == header["bytes"] >= header["tree"] > 0
+    if not is_whole or digest.hexdigest() != header["sha256"]:
+        raise ModelFileError(
+            f"{name} is damaged: its bytes do not match its checksum. Copy it again."
+        )
+    stream.seek(begin)
     try:
-        tree = json.loads(text)
-        layouts = _layouts(tree["arrays"], rest - len(text))
-    except Exception as error:
-        # Nothing is believed before the checksum is known.
-        while chunk := stream.read(_CHUNK):
-            digest.update(chunk)
-        if digest.hexdigest() != header["sha256"]:
-            raise damaged from None
-        raise _unreadable(name, error) from error
-    arrays = [_read_array(stream, layout, digest) for layout in layouts]
-    if digest.hexdigest() != header["sha256"]:
-        raise damaged
-    try:
+        tree = json.loads(stream.read(header["tree"]))
+        layouts = _layouts(tree["arrays"], header["bytes"] - header["tree"])
+        arrays = [_read_array(stream, layout) for layout in layouts]
         return _value(tree, arrays, trusted)
     except ImportError:
         raise
     except Exception as error:
-        raise _unreadable(name, error) from error
-
-
-def _unreadable(name: str, error: Exception) -> ModelFileError:
-    text = " ".join(str(error).split()).rstrip(".")
-    why = (
-        text if isinstance(error, ModelFileError) else f"{type(error).__name__}: {text}"
-    )
-    return ModelFileError(f"{name} cannot be read: {why}.")
+        why = " ".join(str(error).split()).rstrip(".")
+        if not isinstance(error, ModelFileError):
+            why = f"{type(error).__name__}: {why}"
+        raise ModelFileError(f"{name} cannot be read: {why}.") from error
 
 
 def _header(stream: IO[bytes], name: str, kind: str) -> dict[str, Json]:
@@ -310,13 +296,11 @@ def _layouts(described: Json, size: int) -> list[Layout]:
     return layouts
 
 
-def _read_array(stream: IO[bytes], layout: Layout, digest: hashlib._Hash) -> AnyArray:
+def _read_array(stream: IO[bytes], layout: Layout) -> AnyArray:
     dtype, shape, order = layout
     array = np.empty(math.prod(shape), dtype=dtype)
     if array.size:
-        content = array.view(np.uint8).data
-        stream.readinto(content)  # type: ignore[attr-defined]
-        digest.update(content)
+        stream.readinto(array.view(np.uint8).data)  # type: ignore[attr-defined]
     return array.reshape(shape, order=order)
 
 

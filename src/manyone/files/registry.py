@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from types import new_class
+from inspect import isclass
 from typing import Any, ClassVar, get_origin, get_type_hints
 
 import numpy as np
@@ -65,23 +64,14 @@ class Entry:
     @cached_property
     def kinds(self) -> dict[str, Hint]:
         """Annotation of every attribute that a file may hold."""
-        classes = {cls.__name__: cls for cls in _BY_TYPE}
-        names = {**classes, "Rows": ROWS}
-        annotated: dict[str, Hint] = {}
-        for cls in reversed(self.cls.__mro__):
-            own_annotations = vars(cls).get("__annotations__", {})
-            if cls.__module__.startswith(("builtins", "sklearn.")):
-                continue
-            # Without those that are overridden: their names may be unknown at run time.
-            annotations = {**own_annotations, **dict.fromkeys(self.hints)}
-            loose = new_class(cls.__name__)
-            loose.__annotations__ = annotations
-            modules = vars(sys.modules[cls.__module__])
-            annotated |= get_type_hints(loose, modules, {**modules, **names})
+        # Modules import some names for type checkers only.
+        types = [*_BY_TYPE, *filter(isclass, self.hints.values())]
+        names = {cls.__name__: cls for cls in types} | {"Rows": ROWS}
+        annotated = get_type_hints(self.cls, None, names)
         kinds = {
             name: hint
             for name, hint in annotated.items()
-            if get_origin(hint) is not ClassVar and hint is not ClassVar
+            if get_origin(hint) is not ClassVar
         }
         return {**kinds, **self.hints}
 

@@ -7,7 +7,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 from datetime import UTC, datetime
 from numbers import Integral
 from pathlib import Path
-from typing import Literal, Self, cast
+from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -123,7 +123,7 @@ class TableModel(OutlierMixin, BaseEstimator):
     calibrated_ : dict
         When and on what thresholds were set.
     reference_ : Reference or None
-        What rows are explained by after `drop_rows`; None: the training rows.
+        What rows are explained by; None: nobody has asked yet.
     forward_ : ForwardCheck or None
         What a model of the earlier rows raises on the last quarter of every task:
         ``forward_.raised(alarm_rate)``, a forecast for rows to come, see :doc:`/time`.
@@ -153,9 +153,6 @@ class TableModel(OutlierMixin, BaseEstimator):
     random_state: int | np.random.RandomState | None = None
     groups: Name | None = None
 
-    # Of models in files that do not have it.
-    time_format_ = cast("str | None", None)
-
     # ------------------------------------------------------------------------------------- fitting
 
     def fit(self, table: Table, y: object = None) -> Self:
@@ -180,9 +177,8 @@ class TableModel(OutlierMixin, BaseEstimator):
                 "alarm_rate=None is for estimators: a TableModel always sets thresholds. "
                 "Give a share between 0 and 1, as 0.05."
             )
-        self._become(fit_table(self, table))
-        self.time_format_ = None
-        return self
+        self.time_format_: str | None = None
+        return self._become(fit_table(self, table))
 
     def _span(self) -> int | None:
         """Rows of the running means that rows are compared with, if any."""
@@ -233,7 +229,6 @@ class TableModel(OutlierMixin, BaseEstimator):
         self.choice_ = found.choice
         self.training_ = replace(found.training, columns=used)
         self.reference_: Reference | None = None
-        self.__dict__.pop("_explained_by", None)
         self._set_rate(self.alarm_rate)
         self.forward_: ForwardCheck | None = check_forward(self)
         if self.forward_ is not None and self.forward_.differs(self.alarm_rate):
@@ -498,16 +493,15 @@ class TableModel(OutlierMixin, BaseEstimator):
 
     def _reference(self) -> Reference:
         """What rows are explained by; worked out when it is first asked for."""
-        if self.reference_ is not None:
-            return self.reference_
-        if "_explained_by" not in vars(self):
-            self._explained_by = Reference.of(self)
-        return self._explained_by
+        if self.reference_ is None:
+            self.reference_ = Reference.of(self)
+        return self.reference_
 
     def __getstate__(self) -> dict[str, object]:
         """Without what can be worked out again."""
         state = dict(super().__getstate__())
-        state.pop("_explained_by", None)
+        if hasattr(self, "training_") and self.training_.has_values:
+            state["reference_"] = None
         return state
 
     def with_past(
@@ -617,9 +611,9 @@ class TableModel(OutlierMixin, BaseEstimator):
         frame, after = self.with_past(as_table(table))
         ignore = [name for name in names_of(self.ignore) if name in frame.columns]
         refuse_no_rows(frame)
-        more = read_training(frame, self._roles(), ignore)
-        more = replace(self._like_training(more), past=after)
-        return self._become(fit_again(self, with_more_rows(self.training_, more)))
+        more = replace(read_training(frame, self._roles(), ignore), past=after)
+        rows = with_more_rows(self.training_, self._like_training(more))
+        return self._become(fit_again(self, rows))
 
     def refit(self, table: Table, *, keep: Sequence[Hashable] = ()) -> Self:
         """Fit to other normal rows; settings and columns stay, thresholds are set anew.
@@ -648,7 +642,10 @@ class TableModel(OutlierMixin, BaseEstimator):
         """Rows with labels and columns as those that the model was fitted to."""
         labels = labels_like(rows.labels, self.tasks_, self.task_columns)
         columns = self.encoder_.checked(rows.columns)
-        return replace(rows, labels=labels, columns=columns)
+        past = rows.past
+        if past is not None:
+            past = past.of_columns(self.encoder_.with_past)
+        return replace(rows, labels=labels, columns=columns, past=past)
 
     def forget(self, task: Hashable | Sequence[object]) -> Self:
         """Remove a task and every trace of its rows: as if they had never been there.
@@ -672,7 +669,6 @@ class TableModel(OutlierMixin, BaseEstimator):
         check_is_fitted(self)
         self.reference_ = self._reference().without_rows()
         self.training_ = self.training_.without_values()
-        self.__dict__.pop("_explained_by", None)
         return self
 
     def _refuse_without_rows(self, what: str) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -16,7 +17,7 @@ from manyone.data.labels import find
 from manyone.files import write_atomically
 from manyone.messages import label_text
 from manyone.models.resemblance import Resemblance
-from manyone.page.fleet import Drift, FleetReport, Relations, moment
+from manyone.page.fleet import FleetReport, Relations, moment
 from manyone.page.fleet_page import fleet_page
 from manyone.page.html import Cell, Row, Table
 from manyone.tables.frames import Frame, read_column
@@ -56,39 +57,22 @@ def report_of(
     model_name, table_name : str
         What the page and the commands that it suggests call them.
     """
-    findings: Findings | None = None
-    gaps: tuple[str, ...] = ()
-    remarks: tuple[str, ...] = ()
-    if table is not None:
-        frame = model._table(table)
-        answers = model._answer(frame)
-        findings = findings_of(model, [scored_rows(model, frame, answers)])
-        gaps = _gaps(model, frame[answers.rows.tolist()], findings)
-        remarks = tuple(
-            filter(None, (times_in(model, frame)[2], _unexplained(findings)))
-        )
-    name = "" if table is None else table_name
-    return fleet_report(
-        model,
-        findings,
-        model_name,
-        name,
-        remarks=remarks,
-        gaps=gaps,
+    if table is None:
+        return fleet_report(model, None, model_name, "")
+    frame = model._table(table)
+    rows = scored_rows(model, frame, model._answer(frame))
+    findings = findings_of(model, [rows])
+    remarks = (times_in(model, frame)[2], _unexplained(findings))
+    return replace(
+        fleet_report(model, findings, model_name, table_name),
+        gaps=_gaps(model, frame, findings),
+        remarks=tuple(filter(None, remarks)),
         silent=_silent(findings),
     )
 
 
 def fleet_report(
-    model: TableModel,
-    findings: Findings | None,
-    model_name: str,
-    table_name: str,
-    *,
-    drift: Sequence[Drift] = (),
-    remarks: tuple[str, ...] = (),
-    gaps: tuple[str, ...] = (),
-    silent: tuple[tuple[str, str], ...] = (),
+    model: TableModel, findings: Findings | None, model_name: str, table_name: str
 ) -> FleetReport:
     """The values of a page of a model, and of what was found."""
     return FleetReport(
@@ -101,19 +85,15 @@ def fleet_report(
         relations=_relations(model),
         facts=_facts(model),
         tables=(*_later_rows(model), _columns(model), _choice(model)),
-        drift=tuple(drift),
-        remarks=remarks,
-        gaps=gaps,
-        silent=silent,
     )
 
 
-def _silent(findings: Findings | None) -> tuple[tuple[str, str], ...]:
+def _silent(findings: Findings) -> tuple[tuple[str, str], ...]:
     """Tasks of a table that send no rows any more, and when the last came."""
-    if findings is None or findings.rows.time is None:
-        return ()
     rows = findings.rows
-    silent = silent_tasks(rows.task, findings.rows.time, LEVEL)
+    if rows.time is None:
+        return ()
+    silent = silent_tasks(rows.task, rows.time, LEVEL)
     return tuple(
         (findings.tasks.names[each.task], moment(each.latest, rows.dated))
         for each in silent

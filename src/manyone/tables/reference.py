@@ -36,9 +36,10 @@ class Reference:
         What rows of each task are like, shrunk to what all tasks are like.
     low, high : ndarray of shape (D,)
         Range of the rows.
-    kept_counts : ndarray of shape (T,) or None
+    counts : ndarray of shape (T,)
+        Rows of each task.
     kept_depths : ndarray of shape (m,) or None
-        What `counts` and `left_out_depths` were before the rows were dropped.
+        What `left_out_depths` were before the rows were dropped.
     """
 
     X: Array
@@ -47,7 +48,7 @@ class Reference:
     metric: TaskWhitenings
     low: Array
     high: Array
-    kept_counts: Codes | None = None
+    counts: Codes
     kept_depths: Array | None = None
 
     @classmethod
@@ -62,7 +63,8 @@ class Reference:
         codes = codes[rows]
         metric = task_whitenings(X, codes, np.ones(len(X)), len(model.tasks_), *_PRIORS)
         numbers = training.numbers[rows]
-        return cls(X, codes, numbers, metric, X.min(axis=0), X.max(axis=0))
+        counts = np.bincount(codes, minlength=len(model.tasks_))
+        return cls(X, codes, numbers, metric, X.min(axis=0), X.max(axis=0), counts)
 
     def without_rows(self) -> Reference:
         """What explains rows as before, and names no closest ones."""
@@ -71,16 +73,8 @@ class Reference:
             X=self.X[:0],
             codes=self.codes[:0],
             numbers=self.numbers[:0],
-            kept_counts=self.counts,
             kept_depths=self.left_out_depths,
         )
-
-    @property
-    def counts(self) -> Codes:
-        """Rows of each task, shape (T,)."""
-        if self.kept_counts is not None:
-            return self.kept_counts
-        return np.bincount(self.codes, minlength=len(self.metric.mean))
 
     @cached_property
     def has_depth(self) -> Mask:

@@ -124,8 +124,9 @@ def kept_rows(
 def _sweep(table: Table, past: TrainingPast | None) -> Sweep:
     """How to pass over a table, whose rows have a past or not."""
     if in_memory(table):
-        whole = ChainedBlock(as_table(table))
-        if past is not None and len(as_table(table)):
+        frame = as_table(table)
+        whole = ChainedBlock(frame)
+        if past is not None and len(frame):
             # Rows at hand are put in the order of time, those of files have to be.
             whole = past.block(whole, None)
         return local_sweep(_cut(whole))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -66,15 +67,8 @@ def report_of_store(
     if len(rows) == MOST_ROWS < total:
         remarks = (f"The last {MOST_ROWS:,} of {plural(total, 'row')} are shown.",)
     name = path.name if source is None else source.name
-    return fleet_report(
-        model,
-        findings,
-        model_name,
-        name,
-        drift=drift,
-        remarks=remarks,
-        silent=silent,
-    )
+    report = fleet_report(model, findings, model_name, name)
+    return replace(report, drift=drift, remarks=remarks, silent=silent)
 
 
 def _latest_rows(store: Store, source: Path | None) -> list[Line]:
