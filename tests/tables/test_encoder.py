@@ -172,6 +172,7 @@ def test_columns_that_say_nothing_are_dropped_with_a_note():
             "price": [f"{i},{i:03d}" for i in range(n)],
             "load": [f"{i / 7:.1f} %" for i in range(n)],
             "day": pd.Timestamp("2024-01-01"),
+            "days": pd.Timestamp("2024-01-01") + pd.to_timedelta(np.arange(n) % 5, "D"),
             "date": [f"{1 + i // 6}/1/2024" for i in range(n)],
         }
     )
@@ -185,7 +186,8 @@ def test_columns_that_say_nothing_are_dropped_with_a_note():
         "load": "looks like",
     }
     words |= {
-        "day": "same hour and weekday",
+        "day": "no hour of day or weekday that varies",
+        "days": "comes again",
         "order": "looks like an id",
         "date": "looks like dates",
     }

@@ -169,7 +169,8 @@ def _files(path: Path) -> list[Path]:
     files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
     if not files or not files[0].exists():
         raise ValueError(
-            f"X={str(path)!r}: there is no such Parquet file, or none in that folder."
+            f"{str(path)!r}: there is no such Parquet file, or none in that folder. "
+            "Check the path, or give a data frame."
         )
     for file in files:
         with open(file, "rb") as stream:

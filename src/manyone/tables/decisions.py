@@ -155,7 +155,7 @@ def decide(
     if column.kind == "date":
         cycles = DateMap.learn(column.values)
         if not cycles.width:
-            return decision.dropped("all dates are the same hour and weekday")
+            return decision.dropped("no hour of day or weekday that varies comes again")
         note = "hour of day and day of week only, as future dates are all new"
         return replace(decision, map=cycles, note=note)
     if decision.low == decision.high:
