@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
@@ -37,6 +38,8 @@ _BLOCK = 2048
 _NEAREST = 3
 # Share of what is unusual about a row below which a column is no reason.
 _LITTLE = 0.01
+# Usual deviations of a column from which on a value is far out: hardly a normal row is.
+_FAR = 3.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,7 +198,7 @@ def _explain_block(
     order = np.lexsort((-gain, silent, -outside))[:, :top]
     share = gain / np.maximum(gain.sum(axis=1, keepdims=True), 1e-300)
     scale = np.maximum(metric.scale[compared], 1e-9)
-    deviation = np.abs(Z - reasons.expected) / scale
+    deviation = (Z - reasons.expected) / scale
     words = np.empty((*order.shape, len(Words._fields)), dtype=object)
     when = [""] * len(frame)
     if model.training_.past is not None and model.time_column is not None:
@@ -214,8 +217,7 @@ def _explain_block(
         )
         if isinstance(column_map, NumberMap) and column_map.has_past:
             past = carried(frame, [name])[:, rows, 0].T
-            worst = deviation[rows, own_places].argmax(axis=1)
-            blamed = [column_map.parts[part] for part in worst.tolist()]
+            blamed = _unusual_parts(column_map.parts, deviation[rows, own_places])
             has_season = column.usual is not None
             times = [when[row] if has_season else "" for row in rows.tolist()]
             swings = column_map.undo(reasons.expected[rows, own_places], "swing")
@@ -234,6 +236,25 @@ def _explain_block(
         nearest=_nearest(reference, Z, compared),
         sentence=sentence,
     )
+
+
+def _unusual_parts(parts: Sequence[str], deviation: Array) -> list[str]:
+    """What is most unusual about a column, its value or its past, of each row.
+
+    A value far out makes its column swing, too: then it is the value that is said.
+
+    Parameters
+    ----------
+    parts : sequence of str
+        Which of `PARTS` are used.
+    deviation : ndarray of shape (n, k)
+        Of each part from what was expected, in what is usual.
+    """
+    is_swing = np.array(parts) == "swing"
+    size = np.abs(deviation)
+    is_far = size[:, ~is_swing].max(axis=1, initial=0.0) > _FAR
+    size[is_far[:, None] & is_swing & (deviation > 0.0)] = 0.0
+    return [parts[part] for part in size.argmax(axis=1).tolist()]
 
 
 def _empty_columns(encoder: Encoder, Z: Array) -> Mask:
