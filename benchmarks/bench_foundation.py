@@ -136,27 +136,40 @@ def alpha_grid(n: int, n_tasks: int, d: int, repeats: int) -> None:
         report(name, times[k] / times["fit"], bound)
 
 
+#: A process that fits, and then scores; it prints the memory that it holds, and its peak.
 MEMORY = """
 import resource, warnings, numpy as np
+from pathlib import Path
 warnings.simplefilter("ignore")
 from manyone import JointOCKSR
 rng = np.random.default_rng(0)
-model = JointOCKSR().fit(rng.normal(size=(2000, 16)), task=np.arange(2000) % 50)
-Z, claim = rng.normal(size=({n}, 16)), rng.integers(0, 50, {n})
+model = JointOCKSR().fit(rng.normal(size=({n_fit}, 16)), task=np.arange({n_fit}) % 50)
+held = int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+Z, claim = rng.normal(size=({n_score}, 16)), rng.integers(0, 50, {n_score})
 model.score_samples(Z, task=claim)
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
+print(held / 2**30, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
 """
 
 
+def memory(n_fit: int, n_score: int) -> list[float]:
+    """GiB of a process after its fit, and at most."""
+    script = MEMORY.format(n_fit=n_fit, n_score=n_score)
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return [float(number) for number in done.stdout.split()]
+
+
 def scoring_memory(n: int) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", MEMORY.format(n=n)],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
     name = f"peak memory of a process that scores {n} rows (d=16) against n=2000"
-    report(name, float(done.stdout), 1.0, " GiB")
+    report(name, memory(2000, n)[1], 1.0, " GiB")
+
+
+def fit_memory(n: int) -> None:
+    """Two kernel matrices at most while it fits, and none that stays."""
+    held, peak = memory(n, 1)
+    matrix = 8 * n**2 / 2**30
+    report(f"peak memory of JointOCKSR.fit, n={n}", peak, 2 * matrix + 0.5, " GiB")
+    report(f"memory held after it, n={n}", held, 0.5, " GiB")
 
 
 def main() -> int:
@@ -170,6 +183,7 @@ def main() -> int:
     for n in (150,) if quick else (150, 250, 1000, 2000):
         alpha_grid(n, 15, 32, 20 if n < 500 else 3)
     scoring_memory(100_000 if quick else 1_000_000)
+    fit_memory(2_000 if quick else 10_000)
     missed = [name for name, *_, good in rows if not good]
     print(f"\n{len(rows) - len(missed)} of {len(rows)} promises kept")
     return int(bool(missed))

@@ -24,7 +24,6 @@ from __future__ import annotations
 import argparse
 import time
 import warnings
-from time import process_time
 from typing import NamedTuple
 
 import bench_forward
@@ -404,7 +403,6 @@ def score_times(wandering: bool) -> tuple[dict[int | None, TableModel], pd.DataF
             "with": lambda: models[12].score(later),
         },
         1,
-        clock=process_time,
     )
     base = seconds["without"]
     what = "that wandered off" if wandering else "like those of training"
@@ -428,7 +426,6 @@ def speed() -> None:
     times = in_turns(
         {str(history): lambda h=history: one_row(h) for history in models},
         300,
-        clock=process_time,
     )
     more = times["12"] - times["None"]
     print(f"a row in a monitor: {1e3 * times['None']:.2f} ms, {1e3 * more:.2f} ms more")

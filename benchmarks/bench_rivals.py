@@ -5,7 +5,6 @@ takes longer than promised.
 """
 
 import sys
-import time
 import warnings
 from collections.abc import Callable
 from functools import partial
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 from sklearn.metrics.pairwise import euclidean_distances, rbf_kernel
 from sklearn.svm import OneClassSVM
 from threadpoolctl import threadpool_limits
-from timing import in_turns, shortest
+from timing import in_turns, seconds, shortest, timed
 
 from manyone import MORVR, SVDD, CalibrationWarning
 from manyone.datasets import DatasetNotFoundError
@@ -109,24 +108,21 @@ def bench_morvr() -> None:
     X, task = clusters(10, 200)
     cases["ten clusters, one-hot"] = with_bias(rbf_kernel(X)), np.eye(10)[task]
     for name, (Phi, responses) in cases.items():
-        start = time.perf_counter()
-        solution = solve_morvr(Phi, responses)
+        solution, taken = timed(partial(solve_morvr, Phi, responses))
         print(
-            f"  {name:22s} {time.perf_counter() - start:6.2f}  {solution.n_iter} iterations, "
+            f"  {name:22s} {taken:6.2f}  {solution.n_iter} iterations, "
             f"{len(solution.active)} bases"
         )
     X, task = clusters(10, 50)
-    start = time.perf_counter()
-    model = MORVR().fit(X, task=task)
-    total = time.perf_counter() - start
-    start = time.perf_counter()
-    solve_morvr(
-        model.kernel_.gram(X),
-        np.eye(10)[task],
-        shrinkage=model.shrinkage,
-        tol=model.tol,
+    model, total = timed(partial(MORVR().fit, X, task=task))
+    once = seconds(
+        lambda: solve_morvr(
+            model.kernel_.gram(X),
+            np.eye(10)[task],
+            shrinkage=model.shrinkage,
+            tol=model.tol,
+        )
     )
-    once = time.perf_counter() - start
     print(
         f"  MORVR.fit, 10 x 50 rows {total:6.2f}, of which {once:.2f} for the solution and the "
         "rest for thresholds from ten refits"

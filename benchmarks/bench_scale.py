@@ -25,17 +25,16 @@ import resource
 import subprocess
 import sys
 import tempfile
-import time
 import warnings
-from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import polars as pl
 from contenders import CONTENDERS, FLOOR, OURS, Data, fleet, task_auc
+from timing import seconds, timed
 from workers import Load, times_of
 
 from manyone import CombinedOneClass, IndependentOCKSR, JointOCKSR, TableModel
-from manyone.threads import blas_threads
 
 QUICK = "--quick" in sys.argv
 COLUMNS = 32
@@ -49,14 +48,6 @@ def made(n_tasks: int, per_task: int) -> tuple[np.ndarray, np.ndarray]:
     X = rng.normal(size=(len(task), COLUMNS))
     X += (2.0 * rng.normal(size=(n_tasks, COLUMNS)))[task]
     return X, task
-
-
-def seconds(call: Callable[..., object], *given: object) -> float:
-    """Processor time on one thread; on more of them, time that passes."""
-    clock = time.process_time if blas_threads() == 1 else time.perf_counter
-    begin = clock()
-    call(*given)
-    return clock() - begin
 
 
 def bare_kernel(X: np.ndarray, Z: np.ndarray, gamma: float) -> None:
@@ -77,7 +68,8 @@ def scoring() -> bool:
     shares = []
     for _ in range(5):
         ours = seconds(lambda: model.score_samples(X, task=task))
-        shares.append(seconds(bare_kernel, X, model.X_fit_, model.gamma_) / ours)
+        bare = seconds(partial(bare_kernel, X, model.X_fit_, model.gamma_))
+        shares.append(bare / ours)
     share = float(np.median(shares))
     print(
         f"scoring: {share:.2f} of the bare rate ({min(shares):.2f} to {max(shares):.2f}), 0.70"
@@ -120,7 +112,9 @@ def one_rival(rows: int) -> None:
     names = (OURS, "Nystroem + Ridge")
     times = []
     for _ in range(4):
-        times.append([seconds(CONTENDERS[name], data, LANDMARKS) for name in names])
+        times.append(
+            [seconds(partial(CONTENDERS[name], data, LANDMARKS)) for name in names]
+        )
     counted = np.array(times[1:])
     print(*counted[:, 0] / counted[:, 1], *np.median(counted, axis=0))
 
@@ -165,7 +159,7 @@ def one_fit(n_tasks: int, per_task: int) -> None:
     figures.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
     if "bare" in sys.argv:
         data = Data(X, task, X[:1], task[:1], np.zeros(1, dtype=bool))
-        figures.append(seconds(CONTENDERS[FLOOR], data, LANDMARKS))
+        figures.append(seconds(partial(CONTENDERS[FLOOR], data, LANDMARKS)))
     print(*figures)
 
 
@@ -210,9 +204,8 @@ def forests() -> bool:
     taken = {}
     ours = {"JointOCKSR": CONTENDERS["JointOCKSR"], "CombinedOneClass": both}
     for name, contender in {rival: CONTENDERS[rival], **ours}.items():
-        begin = time.process_time()
-        aucs[name] = task_auc(data, contender(data, 500))
-        taken[name] = time.process_time() - begin
+        scores, taken[name] = timed(partial(contender, data, 500))
+        aucs[name] = task_auc(data, scores)
         print(f"forests: {name}: AUC {aucs[name]:.3f}, {taken[name]:.1f} s", flush=True)
     return all(
         aucs[name] > aucs[rival] and taken[name] < 0.5 * taken[rival] for name in ours

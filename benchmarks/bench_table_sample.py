@@ -16,12 +16,12 @@ import os
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import sys
-import time
 import warnings
 
 import numpy as np
 import polars as pl
 from sklearn.metrics import roc_auc_score
+from timing import seconds
 
 from manyone import TableModel
 from manyone.tables import sampling
@@ -83,10 +83,10 @@ def study(name: str, levels: tuple[int, ...], n_numbers: int) -> None:
     for limit in LIMITS:
         sampling.MOST_TASK_ROWS = limit
         figures = [measured(Fleet(levels, n_numbers, seed), seed) for seed in SEEDS]
-        faults, strangers, alarms, seconds = np.mean(figures, axis=0)
+        faults, strangers, alarms, taken = np.mean(figures, axis=0)
         print(
             f"{limit:6,}  {100 * faults:5.1f}  {100 * strangers:5.1f}  "
-            f"{100 * alarms:5.2f} %  {seconds:5.1f}",
+            f"{100 * alarms:5.2f} %  {taken:5.1f}",
             flush=True,
         )
 
@@ -102,9 +102,8 @@ def measured(fleet: Fleet, seed: int) -> tuple[float, float, float, float]:
     other = (claim + rng.integers(1, TASKS, NEW)) % TASKS
     owner = np.where(kind == "stranger", other, claim)
     new = fleet.rows(owner, claim, kind == "fault", 10 * seed + 2)
-    begin = time.process_time()
-    model = TableModel("carrier", method="default", random_state=0).fit(train)
-    seconds = time.process_time() - begin
+    model = TableModel("carrier", method="default", random_state=0)
+    taken = seconds(lambda: model.fit(train))
     scores = model.score(new)
     p_value = scores["p_value"].to_numpy()
     score = scores["score"].to_numpy() - thresholds(model, claim)
@@ -114,7 +113,7 @@ def measured(fleet: Fleet, seed: int) -> tuple[float, float, float, float]:
         both = normal | (kind == wanted)
         aucs.append(roc_auc_score(~normal[both], -score[both]))
     alarms = float(np.mean(p_value[normal] <= model.alarm_rate))
-    return aucs[0], aucs[1], alarms, seconds
+    return aucs[0], aucs[1], alarms, taken
 
 
 def thresholds(model: TableModel, claim: np.ndarray) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -90,4 +91,4 @@ def times_of(load: Load, repeats: int) -> dict[str, list[float]]:
             OURS: lambda: model.fit(X, task=numbers % load.n_tasks),
             FLOOR: lambda: list(pool.map(run, parts)),
         }
-        return rounds(calls, repeats)
+        return rounds(calls, repeats, time.perf_counter)

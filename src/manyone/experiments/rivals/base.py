@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, clone
 
 from manyone._types import Array, Codes, Labels
-from manyone.metric.shrinkage import task_scales
+from manyone.metric.shrinkage import task_means, task_scales
 
 
 class Rival(BaseEstimator, metaclass=ABCMeta):
@@ -108,11 +108,12 @@ class OwnScales(Detector):
 
     def _detectors(self) -> list[Detector]:
         X = np.concatenate(self._rows)
-        centred = np.concatenate(self._centred_rows())
         sizes = np.array([len(rows) for rows in self._rows])
         codes = np.repeat(np.arange(len(sizes)), sizes)
         weight = np.ones(len(X))
         freedom = sizes - 1.0
+        self._means = task_means(X, codes, weight)
+        centred = X - self._means[codes]
         self._scale, _ = task_scales(centred, X, codes, weight, freedom, self.prior)
         scaled = centred / self._scale[codes]
         return [clone(self.rival).fit(scaled, task=self.tasks_[codes])] * len(sizes)
