@@ -37,7 +37,7 @@ Texts = NDArray[np.object_]
 _BLOCK = 2048
 _NEAREST = 3
 # Share of what is unusual about a row below which a column is no reason.
-_LITTLE = 0.01
+_LITTLE = 0.05
 # Usual deviations of a column from which on a value is far out: hardly a normal row is.
 _FAR = 3.0
 
