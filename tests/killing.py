@@ -143,8 +143,7 @@ def content(name):
         query(name, "SELECT content FROM row_values ORDER BY number"),
         query(name, "SELECT state FROM monitor"),
         query(name, f"SELECT {incident} FROM incidents ORDER BY id"),
-        query(name, "SELECT * FROM open_row"),
-        query(name, "SELECT task, gaps, silent FROM arrival ORDER BY task"),
+        query(name, "SELECT name, stretch, gaps, silent FROM task ORDER BY name"),
         query(name, "SELECT id, task, kind, text FROM messages ORDER BY id"),
         Path(f"{name}.scores.csv").read_bytes(),
     ]

@@ -80,11 +80,11 @@ def test_the_level_is_asked_for(here, capsys, refused):
 def test_gaps_do_not_depend_on_batches(here, capsys, monkeypatch, cut):
     table = pl.concat([hourly(20), hourly(3, 24), hourly(1, 23), hourly(2, 30)])
     watch(table, capsys)
-    wanted = query("SELECT task, hex(gaps) FROM arrival ORDER BY task")
+    wanted = query("SELECT name, hex(gaps) FROM task ORDER BY name")
     assert len(wanted) == 6
     monkeypatch.setattr("manyone.cli.watching._BATCH", cut)
     watch(table, capsys, "--state", "t")
-    assert query("SELECT task, hex(gaps) FROM arrival ORDER BY task", "t") == wanted
+    assert query("SELECT name, hex(gaps) FROM task ORDER BY name", "t") == wanted
 
 
 def test_without_times_nothing_is_silent(here, capsys):

@@ -38,7 +38,7 @@ def test_ville(guarded):
     p = np.random.default_rng(1).random((4000, 400))
     k = 4000
     wealth = np.zeros(k)
-    shares = drift.fresh_shares(k)
+    shares = drift.fresh_shares()
     neighbours = drift.first_neighbours(np.ones(k))
     count = np.ones(k)
     most = wealth

@@ -55,7 +55,7 @@ from manyone.tablefiles import Source, check_place
 from manyone.watch.answers import add_answers, without_rows
 from manyone.watch.mutes import set_mutes
 from manyone.watch.outbox import deliver, unsent_messages
-from manyone.watch.store import Store, Totals, open_store
+from manyone.watch.store import Store, open_store
 
 
 def watch(
@@ -173,12 +173,12 @@ def watch(
         if channel is not None and not notify_later:
             deliver(store, channel)
         lost = without_rows(store, answers)
-        stored = store.totals()
+        counts = store.metrics()
         unsent = unsent_messages(store)
         outcome = watch_words.Outcome.of(run)
     seconds = round(clock.monotonic() - begin, 3)
     if metrics is not None:
-        _write_metrics(metrics, stored, seconds)
+        _write_metrics(metrics, counts, seconds)
     watch_words.warn(run, source, len(answers), lost)
     if channel is not None and not notify_later:
         warn_of_messages(unsent)
@@ -252,7 +252,7 @@ def _refuse_other_ids(store: Store, state: Path, id: str | None) -> None:
     store.set_note("id_column", now)
 
 
-def _write_metrics(path: Path, stored: Totals, seconds: float) -> None:
+def _write_metrics(path: Path, counts: list[Metric], seconds: float) -> None:
     """Numbers for Prometheus, in a file that its node exporter reads."""
     run = [
         Metric("watch_seconds", "gauge", "Seconds of the last run.", seconds),
@@ -260,5 +260,5 @@ def _write_metrics(path: Path, stored: Totals, seconds: float) -> None:
             "watch_time_seconds", "gauge", "When it ended, since 1970.", clock.time()
         ),
     ]
-    text = prometheus_text([*stored.metrics(), *run])
+    text = prometheus_text([*counts, *run])
     write_atomically(path, text.encode())

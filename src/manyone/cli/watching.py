@@ -15,7 +15,7 @@ import polars as pl
 from manyone._types import Array, Mask
 from manyone.alerts.evidence import STANDS_OUT
 from manyone.alerts.values import Rows
-from manyone.cli.common import InputError, progress
+from manyone.cli.common import progress
 from manyone.cli.models import about, chosen_columns, refuse_gaps
 from manyone.tablefiles import BadValues, Block, Source, Tail, open_tail
 from manyone.tables import TableModel
@@ -36,7 +36,7 @@ from manyone.watch.outbox import (
     silent_notice,
     write_messages,
 )
-from manyone.watch.score_copy import ForeignFileError, ScoreCopy
+from manyone.watch.score_copy import ScoreCopy
 from manyone.watch.store import ReadFile, Store, none_of_nan
 
 _BATCH = 5000  # rows of one transaction
@@ -127,19 +127,9 @@ class WatchRun:
         self._arrivals = Arrivals(store)
         self._mutes = Mutes(store)
         self._notices: list[Notice] = []
-        self._copy = self._copy_of_scores()
-
-    def _copy_of_scores(self) -> ScoreCopy | None:
-        """A copy of the scores in a file, if somebody wants one."""
-        options = self._options
-        if options.out is None:
-            return None
-        try:
-            return ScoreCopy(self.store, options.out, options.keep, options.explain)
-        except ForeignFileError as error:
-            raise InputError(
-                f"--out {options.out} {error}. Name a new file."
-            ) from error
+        self._copy: ScoreCopy | None = None
+        if options.out is not None:
+            self._copy = ScoreCopy(store, options.out, options.keep, options.explain)
 
     def watch_new_rows(self) -> None:
         """Judge what is new in the table, batch by batch."""
@@ -227,17 +217,22 @@ class WatchRun:
             scored = scored_rows(self._model, frame, answers, top=top)
         self.repeated += len(watched.new) - len(answers.rows)
         file_rows = (block.first_row + answers.rows).tolist()
-        late = self._arrivals.add(names, moments[answers.rows])
-        self.late += [file_rows[row] for row in late]
         rows = block.table[answers.rows.tolist()]
+        said = ("score", "p_value", "drift", "weight")
         columns = {
+            "id": [ids[row] for row in answers.rows.tolist()],
             "file": [file_number] * len(rows),
             "file_row": file_rows,
+            "raised": watched.alarm[answers.rows].tolist(),
+            **{name: getattr(watched, name)[answers.rows].tolist() for name in said},
             **self._columns(rows, moments[answers.rows], answers, scored, muted),
+            **self._finder.columns(state, scored),
         }
         values = _as_json(rows) if self._options.keep_days else None
-        numbers = self.store.add_rows(self.monitor, columns, values)
-        self._finder.add(numbers, names, state, scored)
+        numbers = self.store.add_rows(columns, values)
+        late = self._arrivals.add(names, moments[answers.rows])
+        self.late += [file_rows[row] for row in late]
+        self._finder.find(numbers)
         joined = incidents_of(self.store, since=numbers.start - 1)
         self._notices += [incident_notice(line) for line in outstanding(joined)]
         self._note_drift(flagged, most, watched, moments)
@@ -284,7 +279,7 @@ class WatchRun:
         times = self._times(rows)
         kept = chosen_columns("--keep", self._options.keep, rows.columns, self._source)
         alarms = answers.alarm.tolist()
-        reasons = [json.dumps(sentences) for sentences in scored.reasons]
+        pairs = zip(muted, alarms, strict=True)
         nothing = [None] * len(rows)
         return {
             "task": _names(answers),
@@ -293,8 +288,10 @@ class WatchRun:
             "alarm": alarms,
             "basis": BASES[answers.basis].tolist(),
             "kept": _as_json(rows.select(kept)) if kept else nothing,
-            "muted": _where(alarms, muted),
-            "reasons": _where(alarms, reasons),
+            "muted": [why if alarm else None for why, alarm in pairs],
+            "reasons": [
+                json.dumps(texts) if texts else None for texts in scored.reasons
+            ],
         }
 
     def _note_drift(
@@ -342,12 +339,6 @@ def _names(answers: Answers) -> list[str | None]:
     """Names of the tasks of rows."""
     labels = answers.labels.tolist()
     return [None if label is None else str(label) for label in labels]
-
-
-def _where(chosen: Sequence[bool], texts: Sequence[str | None]) -> list[str | None]:
-    """Texts of rows that are chosen, none of the others."""
-    pairs = zip(texts, chosen, strict=True)
-    return [text if is_chosen else None for text, is_chosen in pairs]
 
 
 def _as_json(table: pl.DataFrame) -> list[str]:

@@ -131,7 +131,7 @@ class _Service:
             metrics = self.served.metrics()
         if self._state is not None:
             with read_store(self._state) as store:
-                metrics += store.totals().metrics()
+                metrics += store.metrics()
         return prometheus_text(metrics)
 
 

@@ -77,13 +77,7 @@ def use_answers(store: Store, monitor: Monitor) -> int:
             # Another model judged it, so that its score says nothing of this one.
             word = NORMAL if is_normal else FAULT
             monitor.state.memory.correct(row_id, float(is_normal), word)
-        if is_normal:
-            store.execute(
-                "UPDATE open_row SET alarm = 0, rank_p = 1.0, depth_p = 1.0 "
-                "WHERE task = ? AND number = ?",
-                [task, row],
-            )
-        elif row > since:
+        if row > since and not is_normal:
             tasks_with_faults.add(task)
     codes = codes_by_name(estimator_of(monitor.model).tasks_.tolist())
     forgetful = [codes[task] for task in tasks_with_faults if task in codes]

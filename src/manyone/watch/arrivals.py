@@ -13,6 +13,8 @@ from manyone.alerts.silence import REMEMBERED, gap_pvalues, gap_table
 from manyone.watch.database import sound
 from manyone.watch.store import Store
 
+_GAP = np.dtype("<f4")
+
 
 class Silent(NamedTuple):
     """A task that sends no rows any more.
@@ -73,31 +75,30 @@ class Arrivals:
             elif moment > before:
                 gaps.setdefault(task, []).append(moment - before)
                 self._latest[task] = moment
-        stored = self._gaps(list(gaps))
-        lines = []
-        for task, new in gaps.items():
-            last = np.append(stored.get(task, np.empty(0)), new)[-REMEMBERED:]
-            lines.append((task, last.astype("<f4").tobytes()))
+        lines = self._store.execute(
+            "SELECT name, gaps FROM task WHERE gaps IS NOT NULL "
+            "AND name IN (SELECT value FROM json_each(?))",
+            [json.dumps(list(gaps))],
+        )
+        before_them = {name: self._as_gaps(stored) for name, stored in lines}
         # Who has sent rows is not silent.
         self._store.execute_many(
-            "INSERT INTO arrival (task, gaps) VALUES (?, ?) ON CONFLICT (task) "
-            "DO UPDATE SET gaps = excluded.gaps, silent = NULL",
-            lines,
+            "UPDATE task SET gaps = ?, silent = NULL WHERE name = ?",
+            [
+                (
+                    np.append(before_them.get(task, []), new)[-REMEMBERED:].astype(
+                        _GAP
+                    ),
+                    task,
+                )
+                for task, new in gaps.items()
+            ],
         )
         return late
 
-    def _gaps(self, tasks: Sequence[str]) -> dict[str, Array]:
-        """The last gaps between rows of some tasks."""
-        lines = self._store.execute(
-            "SELECT task, gaps FROM arrival "
-            "WHERE task IN (SELECT value FROM json_each(?))",
-            [json.dumps(tasks)],
-        )
+    def _as_gaps(self, stored: bytes) -> Array:
         with sound(self._store.path):
-            return {
-                task: np.frombuffer(gaps, dtype="<f4").astype(float)
-                for task, gaps in lines
-            }
+            return np.frombuffer(stored, dtype=_GAP).astype(float)
 
     @property
     def now(self) -> float:
@@ -110,31 +111,29 @@ class Arrivals:
         Now is the time of the latest row of all tasks: who reads old tables is not told
         that everything is silent.
         """
-        by_task = self._gaps(list(self._latest))
-        if not by_task:
-            return []
-        latest = np.array([self._latest[task] for task in by_task])
-        gap = self.now - latest
-        p = gap_pvalues(gap_table([*by_task.values()]), gap, level)
         tasks = self._store.query(
-            "SELECT name, coalesce(latest, '') AS latest, silent FROM task "
-            "JOIN arrival ON arrival.task = name"
+            "SELECT name, coalesce(latest, '') AS latest, latest_moment, gaps, silent "
+            "FROM task WHERE gaps IS NOT NULL"
         )
-        before = {line["name"]: line for line in tasks}
+        if not tasks:
+            return []
+        gap = self.now - np.array([task["latest_moment"] for task in tasks])
+        gaps = gap_table([self._as_gaps(task["gaps"]) for task in tasks])
+        p = gap_pvalues(gaps, gap, level)
         silent = [
             Silent(
-                task,
-                before[task]["latest"],
+                task["name"],
+                task["latest"],
                 float(gap[k]),
                 float(p[k]),
-                before[task]["silent"] is None,
+                task["silent"] is None,
             )
-            for k, task in enumerate(by_task)
+            for k, task in enumerate(tasks)
             if p[k] <= level
         ]
-        self._store.execute("UPDATE arrival SET silent = NULL WHERE silent IS NOT NULL")
+        self._store.execute("UPDATE task SET silent = NULL WHERE silent IS NOT NULL")
         self._store.execute_many(
-            "UPDATE arrival SET silent = ? WHERE task = ?",
+            "UPDATE task SET silent = ? WHERE name = ?",
             [(one.p_value, one.task) for one in silent],
         )
         return sorted(silent, key=lambda one: (one.p_value, -one.gap, one.task))

@@ -1,27 +1,29 @@
 """Incidents of a stream: found batch by batch, and kept in the store.
 
 Alarms of a task that follow each other closely are a stretch (`manyone.watch.stretches`). The
-store keeps the rows of stretches that may go on. An incident has the id of its first alarm,
-which stays whatever joins it.
+store knows with which alarm of a task one began that may go on. An incident has the id of its
+first alarm, which stays whatever joins it.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
+from itertools import groupby, pairwise
+from operator import itemgetter
 
 import numpy as np
 
 from manyone._types import Array
 from manyone.alerts.incidents import Incident, longest_calm
 from manyone.alerts.values import Rows
+from manyone.data.rows import MISSING
 from manyone.tables import TableModel
 from manyone.tables.incidents import tasks_of
 from manyone.watch.database import sound
 from manyone.watch.model import resolved
 from manyone.watch.state import MonitorState
-from manyone.watch.store import Line, Store, now_text
+from manyone.watch.store import Line, Store, codes_by_name, now_text
 from manyone.watch.stretches import (
     HORIZON,
     STREAM_ROW,
@@ -43,133 +45,84 @@ class IncidentFinder:
 
     def __init__(self, store: Store, model: TableModel) -> None:
         self._store = store
-        self._model = model
         self._tasks = tasks_of(model, ["never seen"])
+        self._codes = codes_by_name(model.tasks_.tolist())
         self._rate = float(model.model_._check_calibrated())
         self._calm = longest_calm(self._rate)
-        seen = store.query("SELECT name, rows, first_row FROM task")
-        self._counts = {line["name"]: line["rows"] for line in seen}
-        self._first_rows = sorted(line["first_row"] for line in seen)
 
-    def add(
-        self,
-        numbers: range,
-        names: Sequence[str | None],
-        state: MonitorState,
-        scored: Rows,
-    ) -> None:
-        """Take the next rows of the stream.
-
-        Parameters
-        ----------
-        numbers : range
-            Their numbers in it.
-        names : sequence of str or None
-            Of their tasks.
-        state : MonitorState
-            That has judged them.
-        scored : Rows
-        """
-        rows = self._as_rows(state, scored)
-        rows["number"] = numbers
-        by_task: dict[str, list[int]] = {}
-        for row, name in enumerate(names):
-            if name is not None:
-                by_task.setdefault(name, []).append(row)
-        for name, members in by_task.items():
-            count = self._counts.get(name, 0)
-            if count == 0:
-                self._first_rows.append(int(rows["number"][members[0]]))
-            rows["place"][members] = np.arange(count, count + len(members))
-            self._counts[name] = count + len(members)
-        self._first_rows.sort()
-        joined: list[Stretch] = []
-        open_before = self._open_rows(list(by_task))
-        for name, members in by_task.items():
-            before = open_before.get(name, rows[:0])
-            new = rows[members]
-            if len(before) or new["alarm"].any():
-                code = int(scored.task[members[0]])
-                joined += self._follow(name, code, before, new)
-        incidents = find_in_stretches(self._tasks, joined, self._rate)
-        self._keep_incidents(joined, incidents)
-
-    def _as_rows(self, state: MonitorState, scored: Rows) -> StreamRows:
-        """Rows as incidents need them, but for their numbers and places.
+    def columns(self, state: MonitorState, scored: Rows) -> dict[str, Sequence[object]]:
+        """What the store has to know of rows that a monitor has just judged.
 
         A row that lies no farther out than one that a person has called normal is as
         likely as the monitor says: left-out rows of the training do not know what was
         normal since.
         """
-        codes = np.where(scored.task < 0, len(self._model.tasks_), scored.task)
+        codes = np.where(scored.task < 0, len(self._codes), scored.task)
         below = self._tasks.threshold[codes] - scored.score
         is_normal = scored.score >= _lowest_confirmed(state)[codes]
         likely = np.maximum(scored.rank_p, scored.p_value)
-        rows = np.zeros(len(codes), dtype=STREAM_ROW)
-        rows["depth"] = np.nan_to_num(below / self._tasks.unit[codes])
-        rows["rank_p"] = np.where(is_normal, likely, scored.rank_p)
-        rows["depth_p"] = np.where(is_normal, 1.0, resolved(scored.depth_p))
-        rows["alarm"] = scored.alarm
-        rows["leading"] = scored.leading
-        rows["reason"] = [next(iter(reasons), "") for reasons in scored.reasons]
-        return rows
+        rank_p = np.where(is_normal, likely, scored.rank_p)
+        depth_p = np.where(is_normal, 1.0, resolved(scored.depth_p))
+        return {
+            "depth": np.nan_to_num(below / self._tasks.unit[codes]).tolist(),
+            "rank_p": rank_p.tolist(),
+            "depth_p": depth_p.tolist(),
+            "leading": [name or None for name in scored.leading],
+        }
+
+    def find(self, numbers: range) -> None:
+        """Find the incidents that the last rows of the store, of these numbers, join."""
+        lines = self._store.execute(
+            "SELECT name, number, rows, depth, iif(answer = 1, 1.0, rank_p), "
+            "iif(answer = 1, 1.0, depth_p), alarm AND muted IS NULL AND answer <> 1, "
+            "coalesce(leading, ''), coalesce(json_extract(reasons, '$[0]'), '') "
+            "FROM task JOIN judged_row ON judged_row.task = name "
+            "AND number >= coalesce(stretch, :first) "
+            "WHERE name IN (SELECT task FROM judged_row WHERE number >= :first) "
+            "AND (stretch IS NOT NULL OR name IN (SELECT task FROM judged_row "
+            "WHERE number >= :first AND alarm AND muted IS NULL)) "
+            "ORDER BY name, number",
+            {"first": numbers.start},
+        )
+        seen = self._store.execute("SELECT first_row FROM task ORDER BY first_row")
+        first_rows = [first for (first,) in seen]
+        joined: list[Stretch] = []
+        for name, of_task in groupby(lines, key=itemgetter(0)):
+            with sound(self._store.path):
+                rows = np.array([line[1:] for line in of_task], dtype=STREAM_ROW)
+            # So far it was the number of rows of the task by now.
+            rows["place"] += np.arange(-len(rows), 0)
+            joined += self._follow(name, rows, numbers.start, first_rows)
+        incidents = find_in_stretches(self._tasks, joined, self._rate)
+        self._keep_incidents(joined, incidents)
 
     def _follow(
-        self, name: str, code: int, before: StreamRows, new: StreamRows
+        self, name: str, rows: StreamRows, first: int, first_rows: Sequence[int]
     ) -> list[Stretch]:
-        """Stretches of a task that new rows join. The last may go on: its rows are kept."""
-        rows = np.concatenate([before, new])
+        """Stretches of a task that rows from a number on join. The last may go on."""
         alarms = np.flatnonzero(rows["alarm"])
-        if len(alarms) == 0:  # all that there were have been called normal
-            self._keep_open_rows(name, rows[:0], new)
-            return []
-        starts = starts_of(rows["place"][alarms], self._calm)
+        goes_on = False
         joined = []
-        for start, end in pairwise([*starts, len(alarms)]):
-            last = int(alarms[end - 1])
-            if last >= len(before):
-                tasks = np.searchsorted(self._first_rows, rows["number"][last], "right")
-                part = rows[alarms[start] : last + 1]
-                joined.append(Stretch(name, code, part, int(tasks)))
-        begin = int(alarms[starts[-1]])
-        next_place = int(rows["place"][-1]) + 1
-        goes_on = (
-            next_place - rows["place"][alarms[-1]] <= self._calm
-            and next_place - rows["place"][begin] < HORIZON
-        )
-        open_rows = rows[begin:] if goes_on else rows[:0]
-        self._keep_open_rows(name, open_rows, new)
-        return joined
-
-    # ------------------------------------------------------------------------ in the store
-
-    def _open_rows(self, tasks: Sequence[str]) -> dict[str, StreamRows]:
-        """Rows of stretches that may go on, of some tasks, in their order."""
-        names = ", ".join(STREAM_ROW.names or ())
-        cursor = self._store.execute(
-            f"SELECT task, {names} FROM open_row "
-            "WHERE task IN (SELECT value FROM json_each(?)) ORDER BY task, number",
-            [json.dumps(tasks)],
-        )
-        by_task: dict[str, list[tuple[object, ...]]] = {}
-        for task, *values in cursor:
-            by_task.setdefault(task, []).append(tuple(values))
-        with sound(self._store.path):
-            return {
-                task: np.array(rows, dtype=STREAM_ROW) for task, rows in by_task.items()
-            }
-
-    def _keep_open_rows(self, task: str, rows: StreamRows, new: StreamRows) -> None:
-        """Keep the rows of a stretch that may go on, of which some are new, and no other."""
-        first = int(rows["number"][0]) if len(rows) else int(new["number"][-1]) + 1
+        if len(alarms):  # else all that there were have been called normal
+            starts = starts_of(rows["place"][alarms], self._calm)
+            for start, end in pairwise([*starts, len(alarms)]):
+                last = rows["number"][alarms[end - 1]]
+                if last >= first:
+                    tasks = int(np.searchsorted(first_rows, last, "right"))
+                    part = rows[alarms[start] : alarms[end - 1] + 1]
+                    code = self._codes.get(name, MISSING)
+                    joined.append(Stretch(name, code, part, tasks))
+            begin = rows[alarms[starts[-1]]]
+            next_place = rows["place"][-1] + 1
+            goes_on = bool(
+                next_place - rows["place"][alarms[-1]] <= self._calm
+                and next_place - begin["place"] < HORIZON
+            )
         self._store.execute(
-            "DELETE FROM open_row WHERE task = ? AND number < ?", [task, first]
+            "UPDATE task SET stretch = ? WHERE name = ?",
+            [int(begin["number"]) if goes_on else None, name],
         )
-        fresh = rows[rows["number"] >= new["number"][0]]
-        self._store.execute_many(
-            "INSERT INTO open_row VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            ((task, *values) for values in fresh.tolist()),
-        )
+        return joined
 
     def _keep_incidents(
         self, stretches: Sequence[Stretch], incidents: Sequence[Incident]

@@ -56,6 +56,8 @@ class Watched:
     drift : ndarray of bool of shape (n,)
         Whether the row's task has been flagged, at this row or before.
     score : ndarray of shape (n,)
+    weight : ndarray of shape (n,)
+        With which thresholds took the row as normal.
     evidence : ndarray of shape (n,)
         Natural logarithm of the evidence that the row's task drifts; the flag is raised where it
         reaches ``-log(drift_level)``. NaN for rows that did not count.
@@ -77,6 +79,7 @@ class Watched:
     alarm: Mask
     drift: Mask
     score: Array
+    weight: Array
     evidence: Array
     codes: Codes
     basis: NDArray[np.str_]
@@ -224,6 +227,7 @@ class Monitor:
             alarm=rows["alarm"].copy(),
             drift=rows["drift"].copy(),
             score=scored.score,
+            weight=rows["weight"].astype(np.float64),
             evidence=evidence,
             codes=scored.codes,
             basis=BASES[scored.basis],

@@ -62,7 +62,7 @@ def report_of_store(
             findings = _findings(store, model, rows)
             drift = _drift(store)
             silent = _silent(store)
-        total = store.totals().rows
+        total = store.last_row
     remarks: tuple[str, ...] = ()
     if len(rows) == MOST_ROWS < total:
         remarks = (f"The last {MOST_ROWS:,} of {plural(total, 'row')} are shown.",)

@@ -66,12 +66,17 @@ CREATE TABLE judged_row (
     basis TEXT NOT NULL,
     drift INTEGER NOT NULL,
     weight REAL NOT NULL,   -- with which it was taken as normal
-    answer INTEGER NOT NULL,-- 1 normal, 0 fault, -1 none
+    answer INTEGER NOT NULL DEFAULT -1, -- 1 normal, 0 fault, -1 none
     kept TEXT,              -- JSON object of the columns of --keep
     reasons TEXT,           -- JSON array of the reasons for an alarm
+    depth REAL NOT NULL,    -- below the threshold of the model, in units of the task
+    rank_p REAL NOT NULL,   -- p-values that incidents go by
+    depth_p REAL NOT NULL,
+    leading TEXT,           -- column that explains most of an alarm
     incident TEXT,          -- id of the incident that the alarm belongs to
     seen TEXT NOT NULL
 );
+CREATE INDEX row_by_task ON judged_row (task);
 CREATE INDEX alarm_by_number ON judged_row (number) WHERE alarm = 1;
 CREATE INDEX alarm_by_incident ON judged_row (incident) WHERE incident IS NOT NULL;
 
@@ -88,17 +93,13 @@ CREATE TABLE task (
     rows INTEGER NOT NULL,
     alarms INTEGER NOT NULL,
     first_row INTEGER NOT NULL, -- its number
+    stretch INTEGER,            -- number of the alarm that began one that may go on
     latest TEXT,
     latest_moment REAL,
     drift_since TEXT,
     drift_flagged TEXT,
-    drift_moment REAL           -- when it was flagged, as a number
-) WITHOUT ROWID;
-
--- Gaps between rows of a task.
-CREATE TABLE arrival (
-    task TEXT NOT NULL UNIQUE,
-    gaps BLOB NOT NULL,         -- the last ones, float32
+    drift_moment REAL,          -- when it was flagged, as a number
+    gaps BLOB,                  -- the last ones between its rows, float32
     silent REAL                 -- p-value of the gap that it has now, where that is too low
 );
 
@@ -130,20 +131,6 @@ CREATE TABLE incident (
     changed TEXT NOT NULL
 ) WITHOUT ROWID;
 CREATE INDEX incident_by_stretch ON incident (stretch);
-
--- Rows of stretches that may go on, for incidents.
-CREATE TABLE open_row (
-    task TEXT NOT NULL,
-    number INTEGER NOT NULL,
-    place INTEGER NOT NULL,
-    depth REAL NOT NULL,
-    rank_p REAL NOT NULL,
-    depth_p REAL NOT NULL,
-    alarm INTEGER NOT NULL,
-    leading TEXT NOT NULL,
-    reason TEXT NOT NULL,
-    PRIMARY KEY (task, number)
-) WITHOUT ROWID;
 
 -- What people are told, once each; see outbox.py.
 CREATE TABLE message (
@@ -194,8 +181,7 @@ FROM judged_row JOIN file ON file.number = judged_row.file
 WHERE alarm = 1;
 
 CREATE VIEW tasks AS
-SELECT name AS task, rows, alarms, latest, drift_since, drift_flagged, silent
-FROM task LEFT JOIN arrival ON arrival.task = name;
+SELECT name AS task, rows, alarms, latest, drift_since, drift_flagged, silent FROM task;
 
 CREATE VIEW rates_by_day AS
 SELECT coalesce(date(time), date(seen)) AS day, task, count(*) AS rows,

@@ -24,8 +24,14 @@ COLUMNS = ("id", "task", "score", "p_value", "alarm", "basis", "drift")
 _AT_ONCE = 10_000  # rows that are written at a time
 
 
-class ForeignFileError(ValueError):
-    """A file is not the copy that the store has written."""
+_CHANGED = "was changed since it was last written"
+
+
+class ForeignFileError(OSError):
+    """A file is not the copy that the store has written; the message names it."""
+
+    def __init__(self, path: Path, problem: str) -> None:
+        super().__init__(f"--out {path} {problem}. Name a new file.")
 
 
 class ScoreCopy:
@@ -62,7 +68,7 @@ class ScoreCopy:
         self._ends = Ends()
         if path.exists() and path.stat().st_size > 0:
             self._go_on()
-        self._check_rest()
+            self.catch_up()
         self._note()
 
     def _go_on(self) -> None:
@@ -72,32 +78,46 @@ class ScoreCopy:
             [self._name],
         ).fetchone()
         if line is None:
-            raise ForeignFileError("is there, and the state has not written it")
+            raise ForeignFileError(
+                self._path, "is there, and the state has not written it"
+            )
         with sound(self._store.path):
             columns = [str(name) for name in json.loads(line[0])]
             self._last_row = int(line[1])
             self._size = int(line[2])
         if columns != self._columns:
             names = ",".join(columns)
-            raise ForeignFileError(f"has other columns ({names}) than asked for now")
+            raise ForeignFileError(
+                self._path, f"has other columns ({names}) than asked for now"
+            )
         if not self._size:
             return
         with open(self._path, "rb") as stream:
             self._ends = Ends.of_stream(stream, 0, self._size)
         if self._ends.digest != line[3]:
-            raise ForeignFileError("was changed since it was last written")
+            raise ForeignFileError(self._path, _CHANGED)
 
     def catch_up(self) -> None:
-        """Append what the store holds and the file does not, down to the disk."""
-        size = self._path.stat().st_size if self._path.exists() else 0
-        already = size - self._size
-        with open(self._path, "ab") as stream:
+        """Append what the store holds and the file does not, down to the disk.
+
+        Raises
+        ------
+        ForeignFileError
+            If something else stands in the file after what is noted.
+        """
+        with open(self._path, "a+b") as stream:
+            stream.seek(self._size)
+            rest = stream.read()
             for last_row, text in self._texts():
-                stream.write(text[already:])
-                already = max(already - len(text), 0)
+                if not text.startswith(rest[: len(text)]):
+                    raise ForeignFileError(self._path, _CHANGED)
+                stream.write(text[len(rest) :])
+                rest = rest[len(text) :]
                 self._last_row = last_row
                 self._size += len(text)
                 self._ends.add(text)
+            if rest:
+                raise ForeignFileError(self._path, _CHANGED)
             stream.flush()
             os.fsync(stream.fileno())
         self._note()
@@ -110,21 +130,6 @@ class ScoreCopy:
             "INSERT OR REPLACE INTO output VALUES (?, ?, ?, ?, ?)",
             [self._name, columns, self._last_row, self._size, digest],
         )
-
-    def _check_rest(self) -> None:
-        """Refuse bytes after those that are noted, unless the store would write them."""
-        if not self._path.exists():
-            return
-        with open(self._path, "rb") as stream:
-            stream.seek(self._size)
-            for _, text in self._texts():
-                written = stream.read(len(text))
-                if not text.startswith(written):
-                    raise ForeignFileError("was changed since it was last written")
-                if len(written) < len(text):
-                    return
-            if stream.read(1):
-                raise ForeignFileError("was changed since it was last written")
 
     def _texts(self) -> Iterator[tuple[int, bytes]]:
         """What comes next in the file, and the last row of each piece."""

@@ -20,7 +20,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 
@@ -38,7 +38,7 @@ from manyone.watch.database import (
     sound,
     with_remedies,
 )
-from manyone.watch.memory import ROW, Id, JudgedRows, find_rows
+from manyone.watch.memory import Id, JudgedRows, find_rows
 from manyone.watch.model import WatchedModel, estimator_of
 from manyone.watch.monitor import Monitor
 from manyone.watch.state import MonitorState, state_from_bytes, state_to_bytes
@@ -61,53 +61,47 @@ class ReadFile:
     consumed: Consumed
 
 
-class Totals(NamedTuple):
-    """What a store has counted since it was made.
-
-    Attributes
-    ----------
-    rows, alarms : int
-    incidents : int
-        Those that stand out.
-    drifting, silent : int
-        Tasks that drift, and tasks that are silent, now.
-    """
-
-    rows: int
-    alarms: int
-    incidents: int
-    drifting: int
-    silent: int
-
-    def metrics(self) -> list[Metric]:
-        """The same for Prometheus."""
-        return [
-            Metric("rows_total", "counter", "Rows judged.", self.rows),
-            Metric(
-                "alarms_total", "counter", "Rows that raised an alarm.", self.alarms
-            ),
-            Metric(
-                "incidents_total",
-                "counter",
-                "Incidents that stood out.",
-                self.incidents,
-            ),
-            Metric("drifting_tasks", "gauge", "Tasks that drift.", self.drifting),
-            Metric("silent_tasks", "gauge", "Tasks that went silent.", self.silent),
-        ]
+# What was counted since the store was made, and what is so now: name, kind, meaning, query.
+_METRICS: list[tuple[str, Literal["counter", "gauge"], str, str]] = [
+    (
+        "rows_total",
+        "counter",
+        "Rows judged.",
+        "SELECT coalesce(max(number), 0) FROM judged_row",
+    ),
+    (
+        "alarms_total",
+        "counter",
+        "Rows that raised an alarm.",
+        "SELECT count(*) FROM judged_row WHERE alarm = 1",
+    ),
+    (
+        "incidents_total",
+        "counter",
+        "Incidents that stood out.",
+        "SELECT count(*) FROM incident WHERE stands_out = 1",
+    ),
+    (
+        "drifting_tasks",
+        "gauge",
+        "Tasks that drift.",
+        "SELECT count(*) FROM task WHERE drift_flagged IS NOT NULL",
+    ),
+    (
+        "silent_tasks",
+        "gauge",
+        "Tasks that went silent.",
+        "SELECT count(*) FROM task WHERE silent IS NOT NULL",
+    ),
+]
 
 
 class StoredRows:
-    """The rows of a store as the memory of a monitor.
-
-    The monitor adds rows before the store knows all about them. They stay in `added` until
-    `Store.add_rows` writes them.
-    """
+    """The rows of a store as the memory of a monitor."""
 
     def __init__(self, store: Store, tasks: Sequence[object]) -> None:
         self._store = store
         self._codes = codes_by_name(tasks)
-        self.added: tuple[list[str], JudgedRows] = ([], np.zeros(0, dtype=ROW))
 
     @property
     def count(self) -> int:
@@ -130,8 +124,7 @@ class StoredRows:
             return find_rows(texts, by_id)
 
     def add(self, ids: Sequence[Id], rows: JudgedRows) -> None:
-        """Hold rows until the store writes them."""
-        self.added = ([str(row_id) for row_id in ids], rows)
+        """Do nothing: `Store.add_rows` adds them, with what the monitor does not know."""
 
     def correct(self, row_id: Id, weight: float, answer: int) -> None:
         """Change what is known of a row."""
@@ -328,18 +321,14 @@ class Store:
         return last or 0
 
     def add_rows(
-        self,
-        monitor: Monitor,
-        columns: Mapping[str, Sequence[object]],
-        values: Sequence[str] | None,
+        self, columns: Mapping[str, Sequence[object]], values: Sequence[str] | None
     ) -> range:
-        """Write the rows that the monitor has just judged, and their tasks.
+        """Write rows that a monitor has judged, and count those of their tasks.
 
         Parameters
         ----------
-        monitor : Monitor
         columns : dict of str to sequence
-            What the table ``judged_row`` has of each row beside what the monitor said.
+            What the table ``judged_row`` has of each row, but for its number.
         values : sequence of str or None
             All columns of the rows in JSON; None where they are not kept.
 
@@ -348,21 +337,10 @@ class Store:
         range
             Their numbers.
         """
-        memory = monitor.state.memory
-        assert isinstance(memory, StoredRows)
-        ids, judged = memory.added
         first = self.last_row + 1
-        numbers = range(first, first + len(ids))
-        seen = [now_text()] * len(ids)
-        of_monitor = ("score", "p_value", "drift", "weight", "answer")
-        whole = {
-            "number": numbers,
-            "id": ids,
-            "seen": seen,
-            "raised": judged["alarm"].tolist(),
-            **{name: judged[name].tolist() for name in of_monitor},
-            **columns,
-        }
+        numbers = range(first, first + len(columns["id"]))
+        seen = [now_text()] * len(numbers)
+        whole = {"number": numbers, "seen": seen, **columns}
         self.execute_many(
             f"INSERT INTO judged_row ({', '.join(whole)}) "
             f"VALUES ({', '.join('?' * len(whole))})",
@@ -374,7 +352,6 @@ class Store:
                 zip(numbers, values, seen, strict=True),
             )
         self._count_tasks(first)
-        memory.add([], judged[:0])
         return numbers
 
     def _count_tasks(self, first: int) -> None:
@@ -408,16 +385,12 @@ class Store:
             [since, flagged, none_of_nan(moment), task],
         )
 
-    def totals(self) -> Totals:
-        """What was counted since the store was made."""
-        counted = self.execute(
-            "SELECT (SELECT coalesce(max(number), 0) FROM judged_row), "
-            "(SELECT count(*) FROM judged_row WHERE alarm = 1), "
-            "(SELECT count(*) FROM incident WHERE stands_out = 1), "
-            "(SELECT count(*) FROM task WHERE drift_flagged IS NOT NULL), "
-            "(SELECT count(*) FROM arrival WHERE silent IS NOT NULL)"
-        ).fetchone()
-        return Totals._make(counted)
+    def metrics(self) -> list[Metric]:
+        """Counts for Prometheus."""
+        return [
+            Metric(name, kind, meaning, self.execute(sql).fetchone()[0])
+            for name, kind, meaning, sql in _METRICS
+        ]
 
     def prune_values(self, days: int) -> None:
         """Forget what stood in rows that were seen before so many days."""
