@@ -8,9 +8,8 @@ from manyone.alerts.incidents import Findings
 from manyone.data.rows import MISSING
 from manyone.page.fleet import Drift, moment
 from manyone.tables import TableModel
-from manyone.tables.answers import BASES
+from manyone.tables.answers import BASES, Answers
 from manyone.watch import Monitor, MonitorState
-from manyone.watch.model import Scored
 
 # Probability of any flag in a table in which nothing changes.
 _LEVEL = 0.05
@@ -34,18 +33,25 @@ def drift_of(model: TableModel, findings: Findings) -> tuple[Drift, ...]:
     if rows.time is None:
         return ()
     order = np.argsort(rows.time, kind="stable")
-    codes = np.where(rows.task < len(model.tasks_), rows.task, MISSING)[order]
-    basis = np.searchsorted(BASES, np.array(findings.tasks.basis))[rows.task[order]]
-    scored = Scored(
-        codes, rows.score[order], rows.p_value[order], rows.alarm[order], basis
-    )
+    names = np.array(findings.tasks.names, dtype=object)
+    basis = np.searchsorted(BASES, np.array(findings.tasks.basis))
+    by_model = Answers(
+        rows=np.arange(len(rows.task)),
+        labels=names[rows.task],
+        codes=np.where(rows.task < len(model.tasks_), rows.task, MISSING),
+        score=rows.score,
+        p_value=rows.p_value,
+        alarm=rows.alarm,
+        basis=basis[rows.task],
+        counts=np.ones(len(order), dtype=bool),
+    ).take(order)
     state = MonitorState.start(model, drift_level=_LEVEL / len(model.tasks_))
-    watched = Monitor(model, state=state)._watch(scored, rows.time[order])
+    watched = Monitor(model, state=state)._watch(by_model, rows.time[order])
     flagged = np.flatnonzero(watched.drift)
-    first = np.sort(np.unique(codes[flagged], return_index=True)[1])
+    first = np.sort(np.unique(watched.codes[flagged], return_index=True)[1])
     drift = []
     for place in flagged[first].tolist():
-        task = int(codes[place])
+        task = int(watched.codes[place])
         since = moment(float(state.since_time[task]), rows.dated)
         text = f"{findings.tasks.names[task]} drifts since about {since}"
         drift.append(Drift(float(rows.time[order[place]]), text))

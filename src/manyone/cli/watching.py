@@ -20,7 +20,7 @@ from manyone.cli.models import about, chosen_columns, refuse_gaps
 from manyone.tablefiles import BadValues, Block, Source, Tail, open_tail
 from manyone.tables import TableModel
 from manyone.tables.answers import BASES, Answers
-from manyone.tables.frames import Frame, as_table, task_labels, times_of
+from manyone.tables.frames import as_table, times_of
 from manyone.tables.incidents import REASONS, scored_rows
 from manyone.tables.inputs import file_columns
 from manyone.tables.worth import Worth
@@ -205,7 +205,7 @@ class WatchRun:
                 time=None if times is None else times.to_list(),
                 id=ids,
             )
-            answers = self._answers(watched, frame)
+            answers = watched.answers()
             if self._options.worth is not None:
                 answers = self._options.worth.applied(self._model, frame, answers)
             moments = _moments(times, len(block.table))
@@ -236,21 +236,6 @@ class WatchRun:
         joined = incidents_of(self.store, since=numbers.start - 1)
         self._notices += [incident_notice(line) for line in outstanding(joined)]
         self._note_drift(flagged, most, watched, moments)
-
-    def _answers(self, watched: Watched, frame: Frame) -> Answers:
-        """What the monitor says of those rows of a block that are new."""
-        new = np.flatnonzero(watched.new)
-        basis = np.searchsorted(BASES, watched.basis[new])
-        return Answers(
-            rows=new,
-            labels=task_labels(frame, self._model.task_columns)[new],
-            codes=watched.codes[new],
-            score=watched.score[new],
-            p_value=watched.p_value[new],
-            alarm=watched.alarm[new],
-            basis=basis.astype(np.intp),
-            counts=np.ones(len(new), dtype=bool),
-        )
 
     def _ids(self, block: Block) -> list[str]:
         """Ids of the rows of a block; numbers where no column holds ids."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -53,6 +53,10 @@ class Answers:
     alarm: Mask
     basis: Codes
     counts: Mask
+
+    def take(self, places: Codes) -> Answers:
+        """Answers for some of the rows, by their places among them."""
+        return Answers(*(getattr(self, each.name)[places] for each in fields(self)))
 
 
 def answer_rows(

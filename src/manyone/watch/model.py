@@ -3,39 +3,20 @@
 from __future__ import annotations
 
 import hashlib
-from typing import NamedTuple
+from dataclasses import replace
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from manyone._types import Array, Codes, Mask
+from manyone._types import Array
 from manyone.estimators.base import OneClassEstimator
 from manyone.pipelines import TaskPipeline
 from manyone.tables import TableModel
+from manyone.tables.answers import Answers
 from manyone.tables.frames import Columns, as_table
 
 #: What a monitor can watch.
 WatchedModel = TableModel | TaskPipeline | OneClassEstimator
-
-
-class Scored(NamedTuple):
-    """What the model alone says of rows, each of shape (n,).
-
-    Attributes
-    ----------
-    codes : ndarray
-        Tasks, -1 where one was never seen.
-    score, p_value : ndarray
-    alarm : ndarray of bool
-    basis : ndarray
-        Numbers among `manyone.tables.answers.BASES`.
-    """
-
-    codes: Codes
-    score: Array
-    p_value: Array
-    alarm: Mask
-    basis: Codes
 
 
 def resolved(scores: Array) -> Array:
@@ -44,36 +25,32 @@ def resolved(scores: Array) -> Array:
     return np.ldexp(np.rint(mantissa * 2.0**36) / 2.0**36, exponent)
 
 
-def score_rows(
+def answer_rows(
     model: WatchedModel, X: object, task: object, columns: Columns | None = None
-) -> Scored:
-    """Score rows by a fitted estimator, or the rows of a table by a model of tables.
+) -> Answers:
+    """What the model alone says of rows of an array, or of a table.
 
     `columns` are those of the table, where they have been read with their past.
     """
     if isinstance(model, TableModel):
         answers = model._answer(as_table(X), columns=columns)
-        return Scored(
-            answers.codes,
-            resolved(answers.score),
-            answers.p_value,
-            answers.alarm,
-            answers.basis,
-        )
+        return replace(answers, score=resolved(answers.score))
     if isinstance(model, TaskPipeline):
         prepared = model._prepared(X, task=task)
         X = prepared["X"]
         task = prepared["task"]
         model = model.model_
     rows, codes = model._scoring_rows(X, task)
-    scores = resolved(model._own_scores(rows, codes))
     borrows = model.calibration_.borrows(model._check_calibrated())
-    return Scored(
+    return Answers(
+        rows=np.arange(len(codes)),
+        labels=model.tasks_[codes],
         codes=codes,
-        score=scores,
+        score=resolved(model._own_scores(rows, codes)),
         p_value=np.ones(len(codes)),
         alarm=np.zeros(len(codes), dtype=bool),
         basis=borrows[codes].astype(np.intp),
+        counts=np.ones(len(codes), dtype=bool),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
@@ -18,16 +18,15 @@ from manyone.data.rows import places
 from manyone.messages import warn_user
 from manyone.selection.auto import AutoOneClass
 from manyone.tables import TableModel
-from manyone.tables.answers import BASES
+from manyone.tables.answers import BASES, Answers
 from manyone.tables.frames import Frame, Table, as_table
 from manyone.watch import drift, thresholds
 from manyone.watch.memory import FAULT, NORMAL, UNANSWERED, Id, JudgedRows
 from manyone.watch.model import (
-    Scored,
     WatchedModel,
+    answer_rows,
     estimator_of,
     fingerprint_of,
-    score_rows,
 )
 from manyone.watch.state import MonitorState, counted_rows
 from manyone.watch.steps import (
@@ -70,6 +69,8 @@ class Watched:
         False for rows of tasks never seen, which are answered by the model alone.
     new : ndarray of bool of shape (n,)
         False for rows whose id came before, which are answered as they were.
+    by_model : Answers
+        What the model alone says.
     fleet_drift : bool
         Whether all tasks taken together have been flagged.
     """
@@ -85,7 +86,14 @@ class Watched:
     basis: NDArray[np.str_]
     known: Mask
     new: Mask
+    by_model: Answers
     fleet_drift: bool
+
+    def answers(self) -> Answers:
+        """What the monitor says of rows that are new, in the words of a model."""
+        new = np.flatnonzero(self.new)
+        by_model = self.by_model.take(new)
+        return replace(by_model, p_value=self.p_value[new], alarm=self.alarm[new])
 
 
 class Monitor:
@@ -182,7 +190,7 @@ class Monitor:
             X = as_table(given)
             is_new = self._is_new(X, id)
             columns = self.model.columns_in_stream(X, self.state.past, is_new)
-        return self._watch(score_rows(self.model, X, task, columns), time, id)
+        return self._watch(answer_rows(self.model, X, task, columns), time, id)
 
     def with_past(self, table: Table, id: object = None) -> Frame:
         """Rows of a table that carry their past, where the model asks for it.
@@ -209,16 +217,18 @@ class Monitor:
         is_new &= _first_places(ids) == np.arange(len(ids))
         return np.asarray(is_new)
 
-    def _watch(self, scored: Scored, time: object = None, id: object = None) -> Watched:
+    def _watch(
+        self, by_model: Answers, time: object = None, id: object = None
+    ) -> Watched:
         """Judge rows that have been scored already, in the order of time."""
-        n = len(scored.score)
+        n = len(by_model.score)
         memory = self.state.memory
         ids = plain_ids(id, n, memory.count)
         times = np.full(n, "") if time is None else _as_texts(time, n)
         remembered, rows = memory.find(ids)
         first = _first_places(ids)
         new = ~remembered & (first == np.arange(n))
-        evidence = self._judge(scored, times, np.flatnonzero(new), rows)
+        evidence = self._judge(by_model, times, np.flatnonzero(new), rows)
         memory.add([ids[row] for row in np.flatnonzero(new).tolist()], rows[new])
         rows = rows[first]  # an id that comes twice gets one answer
         return Watched(
@@ -226,39 +236,33 @@ class Monitor:
             p_value=rows["p_value"].copy(),
             alarm=rows["alarm"].copy(),
             drift=rows["drift"].copy(),
-            score=scored.score,
+            score=by_model.score,
             weight=rows["weight"].astype(np.float64),
             evidence=evidence,
-            codes=scored.codes,
-            basis=BASES[scored.basis],
-            known=scored.codes >= 0,
+            codes=by_model.codes,
+            basis=BASES[by_model.basis],
+            known=by_model.codes >= 0,
+            by_model=by_model,
             new=new,
             fleet_drift=bool(self.state.fleet_flagged[0] >= 0),
         )
 
     def _judge(
-        self, scored: Scored, times: NDArray[np.str_], new: Codes, rows: JudgedRows
+        self, by_model: Answers, times: NDArray[np.str_], new: Codes, rows: JudgedRows
     ) -> Array:
         """Fill in what is said of new rows, and learn from them; returns the evidence (n,)."""
         evidence = np.full(len(rows), np.nan)
-        rows["task"][new] = scored.codes[new]
-        rows["score"][new] = scored.score[new]
-        rows["p_value"][new] = scored.p_value[new]
-        rows["alarm"][new] = scored.alarm[new]
+        rows["task"][new] = by_model.codes[new]
+        rows["score"][new] = by_model.score[new]
+        rows["p_value"][new] = by_model.p_value[new]
+        rows["alarm"][new] = by_model.alarm[new]
         rows["answer"][new] = UNANSWERED
-        for step in _rounds(scored.codes, new[scored.codes[new] >= 0]):
-            judged = judge_and_learn(
-                self.state,
-                self.anchors,
-                scored.codes[step],
-                scored.score[step],
-                times[step],
+        for step in _rounds(by_model.codes, new[by_model.codes[new] >= 0]):
+            part = rows[step]
+            evidence[step] = judge_and_learn(
+                self.state, self.anchors, part, times[step]
             )
-            rows["p_value"][step] = judged.p_value
-            rows["alarm"][step] = judged.alarm
-            rows["drift"][step] = judged.drift
-            rows["weight"][step] = judged.weight
-            evidence[step] = judged.evidence
+            rows[step] = part
         flag_fleet(self.state)
         return evidence
 
@@ -341,17 +345,11 @@ class Monitor:
         codes: Codes = rows["task"].astype(np.intp)
         for step in _rounds(codes, np.arange(len(rows))):
             for answered in (False, True):
-                part = step[guarded[step] != answered]
-                if len(part):
-                    judged = learn_thresholds(
-                        self.state,
-                        self.anchors,
-                        codes[part],
-                        rows["score"][part],
-                        answered=answered,
-                    )
-                    rows["alarm"][part] = judged.alarm
-                    rows["weight"][part] = judged.weight
+                chosen = step[guarded[step] != answered]
+                if len(chosen):
+                    part = rows[chosen]
+                    learn_thresholds(self.state, self.anchors, part, answered=answered)
+                    rows[chosen] = part
             for row in step[rows["answer"][step] == NORMAL].tolist():
                 self._move_thresholds(rows[row : row + 1], is_normal=True)
 

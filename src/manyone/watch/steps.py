@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 from numpy.typing import NDArray
 
-from manyone._types import Array, Codes, Mask
+from manyone._types import Array, Codes
 from manyone.watch import drift, thresholds
+from manyone.watch.memory import JudgedRows
 from manyone.watch.state import MonitorState
 from manyone.watch.thresholds import Anchors
 
@@ -17,61 +16,41 @@ from manyone.watch.thresholds import Anchors
 _LOG_SHARES = np.log([0.9, 0.1])
 
 
-class Judged(NamedTuple):
-    """What a step says of its rows, each of shape (k,).
-
-    Attributes
-    ----------
-    p_value : ndarray
-    alarm, drift : ndarray of bool
-    weight : ndarray
-        With which each row was taken as normal.
-    evidence : ndarray
-        Log evidence for drift of the row's task.
-    """
-
-    p_value: Array
-    alarm: Mask
-    drift: Mask
-    weight: Array
-    evidence: Array
-
-
 def judge_and_learn(
-    state: MonitorState,
-    anchors: Anchors,
-    t: Codes,
-    scores: Array,
-    times: NDArray[np.str_],
-) -> Judged:
-    """Judge one row of each of some tasks `t`, then learn from it."""
+    state: MonitorState, anchors: Anchors, rows: JudgedRows, times: NDArray[np.str_]
+) -> Array:
+    """Judge one row (k,) of each of some tasks, then learn from it.
+
+    What is said of the rows is filled in. Returns the log evidence (k,) for drift of
+    their tasks.
+    """
     answered = bool(state.answers.any())
-    judged = learn_thresholds(state, anchors, t, scores, answered=answered)
-    evidence = _bet(state, anchors, t, scores, times)
+    learn_thresholds(state, anchors, rows, answered=answered)
+    t: Codes = rows["task"].astype(np.intp)
+    evidence = _bet(state, anchors, t, rows["score"], times)
     state.rows[t] += 1
-    state.alarms[t] += judged.alarm
-    return judged._replace(drift=state.flagged[t] >= 0, evidence=evidence)
+    state.alarms[t] += rows["alarm"]
+    rows["drift"] = state.flagged[t] >= 0
+    return evidence
 
 
 def learn_thresholds(
-    state: MonitorState, anchors: Anchors, t: Codes, scores: Array, *, answered: bool
-) -> Judged:
-    """Judge one row of each of some tasks `t`, and move their thresholds by it.
+    state: MonitorState, anchors: Anchors, rows: JudgedRows, *, answered: bool
+) -> None:
+    """Judge one row (k,) of each of some tasks, and move their thresholds by it.
 
     Parameters
     ----------
     state : MonitorState
     anchors : Anchors
         Of the model.
-    t, scores : ndarray of shape (k,)
+    rows : ndarray of ROW of shape (k,)
+        P-values, alarms and weights are filled in.
     answered : bool
         Whether answers have been given; without any, thresholds are guarded.
-
-    Returns
-    -------
-    Judged
-        Without what bets say: no drift, evidence NaN.
     """
+    t: Codes = rows["task"].astype(np.intp)
+    scores: Array = rows["score"]
     window = state.window[t]
     low = thresholds.confirmed_low(anchors.low[t], window, state.confirmed[t])
     p = thresholds.reference_pvalues(window, scores)
@@ -94,9 +73,9 @@ def learn_thresholds(
         )
     state.run[t] = thresholds.moved_run(state.run[t], alarm)
     push(state, t[learned], scores[learned], confirmed=False)
-    return Judged(
-        p, alarm, np.zeros(len(t), dtype=bool), weight, np.full(len(t), np.nan)
-    )
+    rows["p_value"] = p
+    rows["alarm"] = alarm
+    rows["weight"] = weight
 
 
 def forget_thresholds(state: MonitorState, anchors: Anchors, t: Codes) -> None:
