@@ -176,7 +176,7 @@ class Tail:
                 reader, records = self._read_header(records)
             if reader is not None:
                 for first in range(0, len(records.end), most_rows):
-                    batch = _taken(records, first, first + most_rows)
+                    batch = records.part(first, first + most_rows)
                     block = self._parsed(reader, batch)
                     if len(block.table):  # or these were blank lines
                         yield block
@@ -280,14 +280,6 @@ class Tail:
             size=self.consumed.size + len(content),
             digest=self._ends.digest,
         )
-
-
-def _taken(records: Records, first: int, last: int) -> Records:
-    """Some records that follow one another."""
-    later = records.after(first)
-    count = min(last - first, len(later.end))
-    size = int(later.end[count - 1]) + 1
-    return Records(later.content[:size], later.end[:count], later.quoted[:size])
 
 
 @contextmanager

@@ -91,11 +91,18 @@ class Records(NamedTuple):
         """Where each record begins."""
         return np.concatenate([[0], self.end[:-1] + 1])[: len(self.end)]
 
-    def after(self, number: int) -> Records:
-        """Without the first ones."""
-        at = int(self.end[number - 1]) + 1 if number else 0
-        rest = (self.content[at:], self.end[number:] - at, self.quoted[at:])
-        return Records(*rest, self.unfinished)
+    def part(self, first: int, last: int | None = None) -> Records:
+        """Those from one number on, up to another."""
+        begin = int(self.end[first - 1]) + 1 if first else 0
+        end = self.end[first:last] - begin
+        size = int(end[-1]) + 1 if len(end) else 0
+        bytes_of_part = slice(begin, begin + size)
+        return Records(
+            self.content[bytes_of_part],
+            end,
+            self.quoted[bytes_of_part],
+            self.unfinished and len(end) == len(self.end) - first,
+        )
 
     def widths(self, delimiter: str) -> Codes:
         """Number of fields of each record."""
@@ -160,10 +167,10 @@ def find_header(
 ) -> tuple[TextReader | None, Records]:
     """A reader that knows the header, if there is one yet, and the records after it."""
     n_blank = int(np.argmin(np.append(records.blank(), False)))
-    records = records.after(n_blank)
+    records = records.part(n_blank)
     if not len(records.end):
         return None, records
-    return TextReader(records, name, line + n_blank, delimiter), records.after(1)
+    return TextReader(records, name, line + n_blank, delimiter), records.part(1)
 
 
 def cut_records(content: bytes) -> tuple[Records, int]:

@@ -94,12 +94,11 @@ def scores_of(model: TableModel, columns: Columns, codes: Codes) -> Array:
     """Score of each row (n,) against its task, or all where it is unknown."""
     Z = model.encoder_.encode(columns, codes)
     is_known = codes != MISSING
-    if is_known.all():
-        return model.model_._own_scores(Z, codes)
     scores = np.empty(len(Z))
     if is_known.any():
         scores[is_known] = model.model_._own_scores(Z[is_known], codes[is_known])
-    scores[~is_known] = model.unknown_.scores(Z[~is_known])
+    if not is_known.all():
+        scores[~is_known] = model.unknown_.scores(Z[~is_known])
     return scores
 
 

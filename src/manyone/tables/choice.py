@@ -16,6 +16,7 @@ from manyone.estimators.combined import CombinedOneClass
 from manyone.estimators.independent import IndependentOCKSR
 from manyone.messages import shortlist
 from manyone.selection.auto import auto, plan_views
+from manyone.selection.search import columns_of
 from manyone.selection.tune import tune
 
 if TYPE_CHECKING:
@@ -104,6 +105,13 @@ def _only(model: OneClassEstimator, reason: str) -> Choice:
     """A choice between one."""
     shown = {"alpha", "kernel", "metric", "width"} & model.get_params(deep=False).keys()
     setting = ", ".join(f"{key}={getattr(model, key)}" for key in sorted(shown))
-    names = ("view", "method", "setting", "score", "stage", "chosen", "reason")
-    values = ("all", type(model).__name__, setting, np.nan, "", True, reason)
-    return {name: np.array([value]) for name, value in zip(names, values, strict=True)}
+    line: dict[str, object] = {
+        "view": "all",
+        "method": type(model).__name__,
+        "setting": setting,
+        "score": np.nan,
+        "stage": "",
+        "chosen": True,
+        "reason": reason,
+    }
+    return columns_of([line])

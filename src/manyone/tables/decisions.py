@@ -71,6 +71,16 @@ class Decision:
     high: float = np.nan
     note: str = ""
 
+    @property
+    def used(self) -> bool:
+        """Whether the column is used."""
+        return self.map is not None
+
+    @property
+    def features(self) -> int:
+        """Number of its coordinates."""
+        return 0 if self.map is None else self.map.width
+
     def dropped(self, why: str) -> Decision:
         """The decision not to use the column."""
         return replace(self, note=f"dropped: {why}")

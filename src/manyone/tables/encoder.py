@@ -107,7 +107,7 @@ class Encoder:
         n_tasks: int,
     ) -> Encoder:
         """The encoder that follows from decisions, and imputes by these rows."""
-        if all(decision.map is None for decision in decisions):
+        if not any(decision.used for decision in decisions):
             reasons = "; ".join(
                 f"{decision.name!r} is {decision.note}" for decision in decisions[:5]
             )
@@ -119,7 +119,7 @@ class Encoder:
     @cached_property
     def kinds(self) -> dict[str, str]:
         """Kinds of the columns that are used, by name, in their order."""
-        return {each.name: each.kind for each in self.decisions if each.map is not None}
+        return {each.name: each.kind for each in self.decisions if each.used}
 
     @cached_property
     def used(self) -> list[str]:
@@ -139,7 +139,7 @@ class Encoder:
     @cached_property
     def _gaps(self) -> Codes:
         """Training rows without a value of each of them, (p,)."""
-        return np.array([each.gaps for each in self.decisions if each.map is not None])
+        return np.array([each.gaps for each in self.decisions if each.used])
 
     @property
     def indicators(self) -> Codes:
@@ -254,8 +254,8 @@ class Encoder:
             slopes = np.stack([curve.slopes for curve in curves], axis=1)
             below[numbers], above[numbers] = slopes * [ranges.below, ranges.above]
         # How often normal rows bring such news, and the coordinate that says so.
-        used = [decision for decision in self.decisions if decision.map is not None]
-        lone_gaps = sum(decision.missing for decision in used if decision.gaps == 1)
+        used = [each for each in self.decisions if each.used]
+        lone_gaps = sum(each.missing for each in used if each.gaps == 1)
         news = [(lone_gaps, len(self.source) - 1)]
         for last, column_map in zip(self.starts[1:] - 1, self.maps, strict=True):
             if isinstance(column_map, LevelMap):
@@ -354,13 +354,8 @@ class Encoder:
     @cached_property
     def table(self) -> dict[str, Labels]:
         """Everything that was decided, column by column."""
-        rows = [
-            {
-                **vars(decision),
-                "used": decision.map is not None,
-                "features": 0 if decision.map is None else decision.map.width,
-            }
-            for decision in self.decisions
-        ]
         fields = ("name", "kind", "used", "features", "missing", "low", "high", "note")
-        return {field: np.array([row[field] for row in rows]) for field in fields}
+        return {
+            field: np.array([getattr(each, field) for each in self.decisions])
+            for field in fields
+        }

@@ -28,7 +28,7 @@ from manyone.tables.incidents import (
     tasks_of,
     times_in,
 )
-from manyone.tables.summary import looked_for, summary_of
+from manyone.tables.summary import choice_lines, looked_for, summary_of
 from manyone.tables.wording import plain_text
 
 if TYPE_CHECKING:
@@ -230,29 +230,23 @@ def _later_rows(model: TableModel) -> list[tuple[str, str, Table]]:
 
 def _columns(model: TableModel) -> tuple[str, str, Table]:
     """What the encoder did with each column."""
-    columns = model.columns_
     lines = []
-    for number, name in enumerate(columns["name"]):
-        kind = str(columns["kind"][number])
-        low = float(columns["low"][number])
-        high = float(columns["high"][number])
-        missing = float(columns["missing"][number])
-        features = int(columns["features"][number])
+    for each in model.encoder_.decisions:
         seen = Cell()
-        if kind in ("number", "boolean") and np.isfinite(low):
-            seen = Cell(f"{plain_text(low, 4)} … {plain_text(high, 4)}", low)
+        if each.kind in ("number", "boolean") and np.isfinite(each.low):
+            ends = f"{plain_text(each.low, 4)} … {plain_text(each.high, 4)}"
+            seen = Cell(ends, each.low)
         cells = (
-            Cell(kind, mark="text"),
-            Cell(str(features) if features else "–", features),
-            Cell(f"{missing:.1%}" if missing else "", missing),
+            Cell(each.kind, mark="text"),
+            Cell(str(each.features) if each.used else "–", each.features),
+            Cell(f"{each.missing:.1%}" if each.missing else "", each.missing),
             seen,
-            Cell(str(columns["note"][number]), mark="text"),
+            Cell(each.note, mark="text"),
         )
-        lines.append(Row(str(name), cells, soft=not columns["used"][number]))
-    used = int(np.sum(columns["used"]))
+        lines.append(Row(each.name, cells, soft=not each.used))
     intro = (
-        f"{used} of {len(lines)} columns are features; task, time and label columns "
-        "never are."
+        f"{len(model.encoder_.used)} of {len(lines)} columns are features; task, time "
+        "and label columns never are."
     )
     heads = ("column", "kind", "features", "missing", "range seen", "note")
     return "Columns", intro, Table("What the encoder did", heads, tuple(lines))
@@ -260,19 +254,18 @@ def _columns(model: TableModel) -> tuple[str, str, Table]:
 
 def _choice(model: TableModel) -> tuple[str, str, Table]:
     """What was chosen for each view, and what was left out."""
-    choice = model.choice_
+    tried = 0
     lines = []
-    for number in np.flatnonzero(choice["chosen"] | (choice["reason"] != "")).tolist():
-        score = float(choice["score"][number])
-        auc = Cell(f"{100 * score:.1f}", score) if np.isfinite(score) else Cell()
-        cells = (
-            Cell(str(choice["method"][number]), mark="text"),
-            Cell(str(choice["setting"][number]), mark="text"),
-            auc,
-            Cell(str(choice["reason"][number]), mark="text"),
-        )
-        lines.append(Row(str(choice["view"][number]), cells))
-    tried = int(np.count_nonzero(choice["method"] != ""))
+    for line in choice_lines(model):
+        tried += bool(line["method"])
+        if line["chosen"] or line["reason"]:
+            score = line["score"]
+            auc = Cell(f"{100 * score:.1f}", score) if np.isfinite(score) else Cell()
+            words = [
+                Cell(line[name], mark="text")
+                for name in ("method", "setting", "reason")
+            ]
+            lines.append(Row(line["view"], (*words[:2], auc, *words[2:])))
     intro = (
         f"Chosen among {tried} settings by how well they tell apart rows that were "
         "left out of training."

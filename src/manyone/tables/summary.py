@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,23 +24,21 @@ _LOOKS_FOR = {
 
 def summary_of(model: TableModel) -> list[tuple[str, str]]:
     """What a model was fitted to, how, and what it promises: headings and words."""
-    columns = model.columns_
-    names = columns["name"].tolist()
-    is_used = columns["used"].tolist()
-    notes = [note.removeprefix("dropped: ") for note in columns["note"].tolist()]
+    decisions = model.encoder_.decisions
     dropped = [
-        f"{name} ({note})"
-        for name, note, used in zip(names, notes, is_used, strict=True)
-        if not used
+        f"{each.name} ({each.note.removeprefix('dropped: ')})"
+        for each in decisions
+        if not each.used
     ]
     named = "; ".join(dropped[:_MOST_NAMED])
     if len(dropped) > _MOST_NAMED:
         named += f" and {len(dropped) - _MOST_NAMED} more"
-    features = columns["features"].sum()
+    used = len(decisions) - len(dropped)
+    features = sum(each.features for each in decisions)
     return [
         ("rows", _rows(model)),
         ("tasks", _tasks(model)),
-        ("columns used", f"{sum(is_used)} of {len(names)}, as {features} numbers"),
+        ("columns used", f"{used} of {len(decisions)}, as {features} numbers"),
         ("columns dropped", named or "none"),
         *_methods(model),
         *_promises(model),
@@ -81,14 +79,21 @@ def _methods(model: TableModel) -> Iterator[tuple[str, str]]:
             named = shortlist(past.seasonal, 3)
             words = f"{words}; {named}, with the same {past.season} before"
         yield "compared in time", words
-    choice = model.choice_
-    for k in np.flatnonzero(choice["chosen"] | (choice["method"] == "")).tolist():
-        score = choice["score"][k]
-        auc = f", AUC {score:.3f}" if np.isfinite(score) else ""
-        setting = f" ({choice['setting'][k]})" if choice["setting"][k] else ""
-        method = f"{choice['method'][k]}{setting}: " if choice["method"][k] else ""
-        view = "" if choice["view"][k] == "all" else f" for {choice['view'][k]}"
-        yield f"method{view}", f"{method}{choice['reason'][k]}{auc}"
+    for line in choice_lines(model):
+        if line["method"] and not line["chosen"]:
+            continue
+        auc = f", AUC {line['score']:.3f}" if np.isfinite(line["score"]) else ""
+        setting = f" ({line['setting']})" if line["setting"] else ""
+        method = f"{line['method']}{setting}: " if line["method"] else ""
+        view = "" if line["view"] == "all" else f" for {line['view']}"
+        yield f"method{view}", f"{method}{line['reason']}{auc}"
+
+
+def choice_lines(model: TableModel) -> list[dict[str, Any]]:
+    """What was tried, line by line."""
+    columns = [values.tolist() for values in model.choice_.values()]
+    lines = zip(*columns, strict=True)
+    return [dict(zip(model.choice_, line, strict=True)) for line in lines]
 
 
 def _promises(model: TableModel) -> Iterator[tuple[str, str]]:

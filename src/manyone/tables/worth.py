@@ -32,16 +32,14 @@ class Worth:
 
     Parameters
     ----------
-    at_least : dict of str to float
-        Smallest difference of a column from the expected value.
-    share : dict of str to float
-        The same as a share of the expected value.
+    at_least : dict of str to (float, float)
+        Smallest difference of a column from the expected value, and the same as a share
+        of that value.
     sign : dict of str to float
         1 where only values above the expected ones are worth an alarm, -1 below.
     """
 
-    at_least: Mapping[str, float]
-    share: Mapping[str, float]
+    at_least: Mapping[str, tuple[float, float]]
     sign: Mapping[str, float]
 
     @classmethod
@@ -77,12 +75,10 @@ class Worth:
                 raise ValueError(
                     f"direction: {name!r} must be 'up' or 'down'; got {way!r}."
                 )
-        absolute: dict[str, float] = {}
-        share: dict[str, float] = {}
-        for name, amount in amounts.items():
-            value, is_share = _amount(name, amount)
-            (share if is_share else absolute)[name] = value
-        return cls(absolute, share, {name: _SIGNS[way] for name, way in ways.items()})
+        return cls(
+            {name: _amount(name, amount) for name, amount in amounts.items()},
+            {name: _SIGNS[way] for name, way in ways.items()},
+        )
 
     def applied(self, model: TableModel, frame: Frame, answers: Answers) -> Answers:
         """The answers without alarms that are not worth one; such rows do not count.
@@ -102,8 +98,10 @@ class Worth:
         expected = np.take_along_axis(why.expected_number, rank, axis=1)[:, 0]
         step = np.take_along_axis(why.number, rank, axis=1)[:, 0] - expected
         leading = why.leading()
-        least = np.array([self.at_least.get(name, 0.0) for name in leading])
-        share = np.array([self.share.get(name, 0.0) for name in leading])
+        nothing = (0.0, 0.0)
+        least, share = np.array(
+            [self.at_least.get(each, nothing) for each in leading]
+        ).T
         sign = np.array([self.sign.get(name, 0.0) for name in leading])
         needed = np.maximum(least, share * np.abs(expected))
         taken = np.zeros(len(answers.rows), dtype=bool)
@@ -125,8 +123,8 @@ def _check_columns(model: TableModel, name: str, chosen: Mapping[str, object]) -
             )
 
 
-def _amount(name: str, amount: float | str) -> tuple[float, bool]:
-    """A number, and whether it is a share of the expected value."""
+def _amount(name: str, amount: float | str) -> tuple[float, float]:
+    """A difference, and a share of the expected value, one of which is 0."""
     text = str(amount).strip()
     is_share = text.endswith("%")
     try:
@@ -138,4 +136,4 @@ def _amount(name: str, amount: float | str) -> tuple[float, bool]:
             f"at_least: give {name!r} a number, as 5, or a share, as '10%'; "
             f"got {amount!r}."
         )
-    return (value / 100.0, True) if is_share else (value, False)
+    return (0.0, value / 100.0) if is_share else (value, 0.0)
