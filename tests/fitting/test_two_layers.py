@@ -289,31 +289,13 @@ def test_better_than_joint_on_strangers(few_drawn):
     assert np.mean(gain) > 0
 
 
-def test_sparse_second_layer_is_a_lasso_of_all_rows(few_drawn):
-    """No step away from the coefficients lowers the objective over all rows and the origin."""
-    model = make(SparseOCKSR, kernel="poly").fit(X, task=TASK)
-    scorer = unguarded(model.solution_.scorer)
-    Y = np.vstack([scorer.points.values(X) @ scorer.coef, np.zeros(T)])
-    apart = np.square(Y[:, None] - scorer.centres).sum(axis=2)
-    J = np.exp(-scorer.theta * apart)
-    sources = np.append(CODES, T)[apart.argmin(axis=0)]  # the origin is a source, too
-    R = np.vstack([np.eye(T)[CODES], np.zeros(T)])
-    weight = np.append(np.ones(N), 0.1 * N / T)
-
-    def objective(B):
-        blocks = [
-            np.linalg.norm(B[sources == s], axis=0).sum() for s in np.unique(sources)
-        ]
-        misfit = float(weight @ np.square(J @ B - R).sum(axis=1))
-        return misfit + model.l1_ * np.abs(B).sum() + model.group_ * sum(blocks)
-
-    B = scorer.second_coef
-    assert np.any(B == 0)
-    best = objective(B)
-    rng = np.random.default_rng(0)
-    for size in (1e-3, 1e-2, 0.1):
-        for _ in range(20):
-            step = size * rng.normal(size=B.shape) * (rng.uniform(size=B.shape) < 0.2)
-            assert objective(B + step) > best
-    assert objective((1 - 1e-3) * B) > best
-    assert objective((1 + 1e-3) * B) > best
+def test_sparse_layers_are_those_of_the_sample(few_drawn, monkeypatch):
+    """And thresholds come from the scores of rows that are new to them."""
+    model = make(SparseOCKSR, kernel="poly")
+    drawn = drawn_rows(model, monkeypatch)
+    assert 100 < drawn.sum() < 200
+    scores = model.score_samples(X, task=TASK)[~drawn]
+    assert model.calibration_.counts.sum() == (~drawn).sum()
+    order = np.lexsort((scores, CODES[~drawn]))
+    np.testing.assert_allclose(model.calibration_.scores, scores[order], atol=1e-9)
+    assert model.calibration_.source == "rows not drawn"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import ClassVar
 
@@ -10,17 +10,12 @@ from manyone._sklearn import Constraints, Interval, StrOptions
 from manyone._types import Codes
 from manyone.capabilities import Capabilities
 from manyone.estimators.landmarks import Passes
-from manyone.estimators.two_layers import (
-    LEARNS,
-    SAMPLE_ROWS,
-    TwoLayerModel,
-    layers_of,
-    with_second,
-)
+from manyone.estimators.two_layers import LEARNS, SAMPLE_ROWS, TwoLayerModel
 from manyone.fitting.left_out import LeaveOut
 from manyone.fitting.statistics import AddUp, solve_statistics
 from manyone.fitting.two_layers import anchored, second_plan
 from manyone.models.guards import LeftOutGuard
+from manyone.models.scorers import TwoLayers
 from manyone.models.solution import Solution
 from manyone.solvers.nonlinear import NonlinearSolution, solve_nonlinear
 from manyone.solvers.two_layers import TwoLayerProblem
@@ -194,24 +189,32 @@ class NonlinearOCKSR(TwoLayerModel):
         layers = solve_nonlinear(started, self.beta, how, centres)
         return layers, {"beta": layers.beta}
 
-    def _sum_up(
-        self, passes: Passes, part: Solution, sources: Codes
-    ) -> tuple[Solution, LeaveOut]:
-        plan = second_plan(passes.joint_plan, layers_of(part), independent=True)
+    def _sum_up(self, passes: Passes, part: Solution) -> tuple[Solution, LeaveOut]:
+        layers = part.scorer
+        assert isinstance(layers, TwoLayers)
+        plan = second_plan(passes.joint_plan, layers)
         statistics = passes.source.reduce(AddUp(plan))
         # As in memory: at most what a task weighs.
         beta = min(self.beta, float(statistics.counts.mean()))
         if self.anchor:
             statistics = anchored(plan, statistics)
         ridge = solve_statistics(plan, statistics, beta)
-        solution = with_second(
+        centres = plan.points.X
+        mean = ridge.mean_response
+        scorer = replace(layers, centres=centres, second_coef=ridge.coef, target=mean)
+        learned = {
+            **part.learned,
+            "centres": centres,
+            "second_coef": ridge.coef,
+            "mean_response": mean,
+            "beta": ridge.alpha,
+        }
+        solution = replace(
             part,
-            plan.points.X,
-            ridge.coef,
-            ridge.mean_response,
-            "leave-one-out",
-            {"beta": ridge.alpha},
+            scorer=scorer,
+            learned=learned,
+            left_out_source="leave-one-out of rows not drawn",
         )
-        guard = LeftOutGuard.of(passes.nearness, solution.scorer)
+        guard = LeftOutGuard.of(passes.nearness, scorer)
         # Rows of a group have shaped the first layer: they do not leave it.
         return solution, LeaveOut(plan, ridge, guard, leaves_groups=False)

@@ -11,25 +11,13 @@ import numpy as np
 from manyone._sklearn import Constraints, Interval, StrOptions
 from manyone._types import Codes
 from manyone.capabilities import Capabilities
-from manyone.estimators.landmarks import Passes
-from manyone.estimators.two_layers import (
-    LEARNS,
-    SAMPLE_ROWS,
-    TwoLayerModel,
-    layers_of,
-    with_second,
-)
-from manyone.fitting.sparse import AddUpFolds, JudgeFolds, lasso_layer, summed
-from manyone.fitting.two_layers import anchored, second_plan
-from manyone.models.guards import LeftOutGuard
-from manyone.models.solution import Solution
+from manyone.estimators.two_layers import LEARNS, SAMPLE_ROWS, TwoLayerModel
 from manyone.solvers.sparse import (
     SparseSolution,
     solve_sparse,
     sparse_problem,
     sparse_start,
     sparse_strengths,
-    strengths_of,
 )
 from manyone.solvers.two_layers import TwoLayerProblem
 
@@ -152,8 +140,10 @@ class SparseOCKSR(TwoLayerModel):
     Notes
     -----
     Thresholds and p-values come from folds with the whole fit repeated, and a single task is scored
-    as by :class:`IndependentOCKSR`; both as in :class:`NonlinearOCKSR`. So are landmarks, but that
-    rows which were not drawn are left out of the second layer in five folds.
+    as by :class:`IndependentOCKSR`; both as in :class:`NonlinearOCKSR`.
+
+    With landmarks and more than 20,000 rows, both layers are learned from a sample of 20,000, the
+    same number of every task. Thresholds then come from rows that were not drawn.
 
     Examples
     --------
@@ -207,31 +197,3 @@ class SparseOCKSR(TwoLayerModel):
             "l1": l1 * problem.unit,
             "group": group * problem.unit * np.sqrt(problem.unit),
         }
-
-    def _sum_up(
-        self, passes: Passes, part: Solution, sources: Codes
-    ) -> tuple[Solution, JudgeFolds]:
-        plan = second_plan(passes.joint_plan, layers_of(part), independent=False)
-        _, blocks = np.unique(sources, return_inverse=True)
-        of_folds = passes.source.reduce(AddUpFolds(plan))
-        of_all = summed(of_folds)
-        if self.anchor:
-            of_all = anchored(plan, of_all)
-        responses = (blocks[:, None] == np.arange(len(plan.tasks))).astype(np.float64)
-        l1, group = strengths_of(of_all.sums.T, responses, self.l1, self.group)
-        layer = lasso_layer(of_all, blocks, l1, group)
-        learned = {
-            "duality_gap": layer.gap,
-            "l1": l1,
-            "group": group,
-            "structure": layer.structure[: len(plan.tasks)],
-        }
-        solution = with_second(
-            part, plan.points.X, layer.coef, layer.mean, "folds", learned
-        )
-        layers = [
-            lasso_layer(of_all + -of_fold, blocks, l1, group)
-            for of_fold in of_folds[1:]
-        ]
-        guard = LeftOutGuard.of(passes.nearness, solution.scorer)
-        return solution, JudgeFolds(plan, layers, guard)

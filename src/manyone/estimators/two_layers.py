@@ -21,9 +21,14 @@ from manyone.estimators.structured import ITERATED, StructuredOneClass
 from manyone.fitting.joint import joint_passes
 from manyone.fitting.left_out import LeftOutPass
 from manyone.fitting.plan import Plan, seed_of
-from manyone.fitting.two_layers import centres_of, most_centres, mostly_drawn
+from manyone.fitting.two_layers import (
+    JudgeNotDrawn,
+    centres_of,
+    most_centres,
+    mostly_drawn,
+)
 from manyone.kernels.gram import Gram, Points
-from manyone.models.guards import LeftOutGuard, unguarded
+from manyone.models.guards import LeftOutGuard
 from manyone.models.scorers import TwoLayers
 from manyone.models.solution import FitReport, Solution
 from manyone.solvers.nonlinear import NonlinearSolution
@@ -49,8 +54,8 @@ LEARNS = (*_FIRST, *_SECOND, *ITERATED)
 class TwoLayerModel(StructuredOneClass):
     """A first layer on rows, a second one on its responses.
 
-    A subclass says how both layers of a problem are found (`_descend`), and the second one of a
-    first that was learned from a sample, by sums over all rows (`_sum_up`).
+    A subclass says how both layers of a problem are found (`_descend`). It may learn the
+    second layer of a sample anew, by sums over all rows (`_sum_up`).
     """
 
     _parameter_constraints: ClassVar[Constraints] = {
@@ -88,14 +93,14 @@ class TwoLayerModel(StructuredOneClass):
     ) -> tuple[NonlinearSolution | SparseSolution, dict[str, object]]:
         """Both layers, the second on centres (None: on all rows), and what else was learned."""
 
-    @abstractmethod
-    def _sum_up(
-        self, passes: Passes, part: Solution, sources: Codes
-    ) -> tuple[Solution, LeftOutPass]:
-        """The model with a second layer of all rows, and the pass that judges rows not drawn.
+    def _sum_up(self, passes: Passes, part: Solution) -> tuple[Solution, LeftOutPass]:
+        """The model of all rows, and the pass that judges those that were not drawn.
 
-        `part` is the model of the drawn rows, `sources` (q,) the task of each of its centres.
+        `part` is the model of the drawn rows.
         """
+        guard = LeftOutGuard.of(passes.nearness, part.scorer)
+        judge = JudgeNotDrawn(passes.joint_plan, part.scorer, guard)
+        return replace(part, left_out_source="rows not drawn"), judge
 
     def _problem(
         self, Phi: Array, diagonal: Array, rows: TrainingRows
@@ -132,8 +137,8 @@ class TwoLayerModel(StructuredOneClass):
 
     # ----------------------------------------------------------------------------------- landmarks
 
-    def _of_sample(self, plan: Plan, rows: TrainingRows) -> tuple[Solution, Codes]:
-        """The model of rows that are few enough to be held, and the task of each centre."""
+    def _of_sample(self, plan: Plan, rows: TrainingRows) -> Solution:
+        """The model of rows that are few enough to be held."""
         assert self.landmarks is not None
         n = len(rows.codes)
         m = self.landmarks
@@ -149,10 +154,9 @@ class TwoLayerModel(StructuredOneClass):
         centres = centres_of(problem, rows.content, m, seed)
         layers, learned = self._descend(problem, centres)
         dual = np.asfortranarray(plan.expand(layers.W))
-        solution = self._two_layers(
+        return self._two_layers(
             plan.points, dual, problem, layers, rows, centres, learned
         )
-        return solution, problem.groups if centres is None else problem.groups[centres]
 
     def _solve_passes(self, passes: Passes) -> tuple[Solution, Tails | None]:
         plan = passes.joint_plan
@@ -167,12 +171,12 @@ class TwoLayerModel(StructuredOneClass):
             )
             return as_single_task(solution, sample.counts), tails
         rows = sample.rows(own_weight=True)
-        sample_model, sources = self._of_sample(plan, rows)
+        sample_model = self._of_sample(plan, rows)
         if sample.whole:
             return sample_model, None
         drawn_plan = replace(plan, drawn=row_hashes(sample.X))
         passes = passes._replace(plan=drawn_plan)
-        solution, judge = self._sum_up(passes, sample_model, sources)
+        solution, judge = self._sum_up(passes, sample_model)
         solution = replace(solution, judge=judge)
         if not passes.left_out:
             return solution, None
@@ -258,36 +262,6 @@ class TwoLayerModel(StructuredOneClass):
                 **learned,
             },
         )
-
-
-def with_second(
-    part: Solution,
-    centres: Array,
-    second: Array,
-    mean: Array,
-    source: str,
-    learned: dict[str, object],
-) -> Solution:
-    """The model with another second layer, judged by rows that were not drawn.
-
-    Centres and coefficients are of shape (q, T), mean responses of shape (T,); `learned` is
-    what else a user may look at.
-    """
-    scorer = replace(layers_of(part), centres=centres, second_coef=second, target=mean)
-    layer = {"centres": centres, "second_coef": second, "mean_response": mean}
-    return replace(
-        part,
-        scorer=scorer,
-        learned={**part.learned, **layer, **learned},
-        left_out_source=f"{source} of rows not drawn",
-    )
-
-
-def layers_of(solution: Solution) -> TwoLayers:
-    """Both layers of a model of several tasks."""
-    layers = unguarded(solution.scorer)
-    assert isinstance(layers, TwoLayers)
-    return layers
 
 
 def as_single_task(ridge: Solution, total: Array) -> Solution:

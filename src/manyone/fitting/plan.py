@@ -69,8 +69,8 @@ class Plan:
         Labels, sorted.
     points : Points
         The landmarks, with the kernel.
-    factor : ndarray of shape (m, m) or None
-        L, lower Cholesky factor of their kernel matrix. None: features are kernel values.
+    factor : ndarray of shape (m, m)
+        L, lower Cholesky factor of their kernel matrix.
     metric : Whitening, TaskWhitenings of one task, FirstLayer or None
         What rows go through before they are compared with the landmarks.
     raw_moments : bool
@@ -83,7 +83,7 @@ class Plan:
 
     tasks: Labels
     points: Points
-    factor: Array | None
+    factor: Array
     metric: Whitening | TaskWhitenings | FirstLayer | None = None
     raw_moments: bool = False
     drawn: Hashes = field(default_factory=lambda: np.zeros(0, dtype=np.uint64))
@@ -184,8 +184,7 @@ class Plan:
 
     def features(self, X: Rows) -> Array:
         """Feature rows (b, m) of rows (b, d)."""
-        values = self.values(X)
-        return values if self.factor is None else solve_lower(self.factor, values)
+        return solve_lower(self.factor, self.values(X))
 
     def summands(self, X: Rows) -> Array:
         """What statistics sum up of rows (b, d): feature rows or kernel values, (b, m)."""
@@ -193,8 +192,6 @@ class Plan:
 
     def expand(self, W: Array) -> Array:
         """Coefficients of the landmarks (m, T) for weights of the features (m, T)."""
-        if self.factor is None:
-            return W
         return solve_triangular(
             self.factor, W, lower=True, trans="T", check_finite=False
         )

@@ -1,25 +1,29 @@
-"""Two kernel layers by passes: the first is learned from a sample, the second from all rows.
+"""Two kernel layers by passes: the first is learned from a sample.
 
-Rows that were not drawn had no part in the first layer: for them the closed form of the second,
-a ridge regression on responses, leaves out all that they had a part in.
+A lasso as the second layer is learned from it, too: rows that were not drawn are new to it. A
+ridge regression on responses is learned from all rows. For rows that were not drawn its closed
+form leaves out all that they had a part in.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from manyone._types import Codes, Mask
+from manyone._types import Array, Codes, Mask, Rows
+from manyone.data.rows import CodedRows
 from manyone.data.sample import Sample
+from manyone.fitting.left_out import LeftOutPass, judged_rows
 from manyone.fitting.plan import FirstLayer, Plan
 from manyone.fitting.statistics import Statistics
 from manyone.kernels.gram import Gram, Points
 from manyone.kernels.kernel import resolve_kernel
 from manyone.kernels.landmarks import landmark_features
 from manyone.metric.shrinkage import TaskWhitenings
-from manyone.models.scorers import TwoLayers
+from manyone.models.guards import LeftOutGuard
+from manyone.models.scorers import Scorer, TwoLayers
 from manyone.solvers.two_layers import ANCHOR, TwoLayerProblem
 
 # Centres of the second layer for each task, at least.
@@ -64,8 +68,8 @@ def most_centres(landmarks: int, n_tasks: int) -> int:
     return max(landmarks, _CENTRES * n_tasks)
 
 
-def second_plan(plan: Plan, layers: TwoLayers, *, independent: bool) -> Plan:
-    """The plan for passes through the second layer.
+def second_plan(plan: Plan, layers: TwoLayers) -> Plan:
+    """The plan for passes through the second layer, on the centres that are independent.
 
     Parameters
     ----------
@@ -73,9 +77,6 @@ def second_plan(plan: Plan, layers: TwoLayers, *, independent: bool) -> Plan:
         Of the first layer.
     layers : TwoLayers
         Both, as a sample has them.
-    independent : bool
-        Whether features are those of the centres that are independent; else they are
-        the kernel values against all centres.
 
     Returns
     -------
@@ -83,24 +84,22 @@ def second_plan(plan: Plan, layers: TwoLayers, *, independent: bool) -> Plan:
     """
     metric = plan.row_metric
     assert not isinstance(metric, TaskWhitenings)
-    centres = layers.centres
-    factor = None
-    kernel = resolve_kernel("rbf", centres, gamma=layers.theta)
-    if independent:
-        features = Gram(Points(kernel, centres)).features()[1]
-        centres = centres[features.pivots]
-        factor = np.asfortranarray(features.factor)
-    first = FirstLayer(plan.points, layers.coef, metric)
-    plan = replace(plan, points=Points(kernel, centres), factor=factor, metric=first)
-    return replace(plan, raw_moments=False)
+    kernel = resolve_kernel("rbf", layers.centres, gamma=layers.theta)
+    features = Gram(Points(kernel, layers.centres)).features()[1]
+    return replace(
+        plan,
+        points=Points(kernel, layers.centres[features.pivots]),
+        factor=np.asfortranarray(features.factor),
+        metric=FirstLayer(plan.points, layers.coef, metric),
+        raw_moments=False,
+    )
 
 
 def anchored(plan: Plan, statistics: Statistics) -> Statistics:
     """Statistics of rows and of the origin, where 0 is asked for."""
     weight = ANCHOR * float(statistics.counts.mean())
     values = plan.points.values(np.zeros((1, len(plan.tasks)))).T
-    if plan.factor is not None:
-        values = solve_triangular(plan.factor, values, lower=True, check_finite=False)
+    values = solve_triangular(plan.factor, values, lower=True, check_finite=False)
     moments = np.asfortranarray(weight * (values @ values.T))
     none = np.zeros(0)
     sums = np.zeros((0, len(values)))
@@ -111,3 +110,30 @@ def mostly_drawn(sample: Sample) -> Mask:
     """Tasks (T,) with more rows in the sample than out of it."""
     drawn = np.bincount(sample.stratum, sample.weight, len(sample.totals))
     return np.asarray(drawn[2::2] > 0.5 * sample.counts)
+
+
+@dataclass(frozen=True, eq=False)
+class JudgeNotDrawn(LeftOutPass):
+    """The pass that scores rows by the model of a sample that they are not in.
+
+    Parameters
+    ----------
+    plan : Plan
+        Which rows were drawn, and the metric.
+    scorer : Scorer
+        Of rows in the metric.
+    guard : LeftOutGuard
+    """
+
+    plan: Plan
+    scorer: Scorer
+    guard: LeftOutGuard
+
+    def scores(self, rows: CodedRows) -> tuple[Array, Array]:
+        """See :class:`LeftOutPass`."""
+        width = 2 * len(self.scorer.points)
+        return judged_rows(self.plan, rows, self._scores, self.guard, width)
+
+    def _scores(self, X: Rows, codes: Codes, weight: Array) -> tuple[Array, Array]:
+        scores = self.scorer.own(self.plan.in_metric(X), codes)
+        return scores, scores

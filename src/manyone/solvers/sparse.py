@@ -145,7 +145,11 @@ def sparse_strengths(
     group: str | float,
     centres: Codes | None = None,
 ) -> tuple[float, float]:
-    """`l1` and `group` in units of the problem, see :func:`strengths_of`."""
+    """`l1` and `group` in units of the problem, within what leaves a second layer.
+
+    "auto" is a hundredth of the `l1` at which a task's function would vanish; numbers
+    are kept between 1e-5 and 0.1 of what makes one vanish.
+    """
     Y = problem.Phi @ problem.W  # wherever it starts, the same problem
     weighted = problem.weight[:, None] * problem.R
     if centres is None:
@@ -153,36 +157,13 @@ def sparse_strengths(
     else:
         moments = respond(Y[centres], Y, weighted, problem.theta)
         weighted = weighted[centres]
-    return strengths_of(moments, weighted, l1, group, problem.unit)
-
-
-def strengths_of(
-    moments: Array,
-    weighted: Array,
-    l1: str | float,
-    group: str | float,
-    unit: float = 1.0,
-) -> tuple[float, float]:
-    """`l1` and `group` in units of the mean weight, within what leaves a second layer.
-
-    "auto" is a hundredth of the `l1` at which a task's function would vanish; numbers
-    are kept between 1e-5 and 0.1 of what makes one vanish.
-
-    Parameters
-    ----------
-    moments : ndarray of shape (q, T)
-        ``J'R``.
-    weighted : ndarray of shape (q, T)
-        Responses asked for at the centres, times their weights.
-    l1, group : "auto" or float
-    unit : float
-    """
     slope = 2.0 * moments
     largest = float(np.abs(slope).max(axis=0).min())
     # A block norm counts b^2 / w for a row of weight w: its strength has units of its
     # own.
     longest = float(np.sqrt(np.einsum("it,it->t", weighted, slope**2).min()))
     auto = 0.01 * largest
+    unit = problem.unit
     entries = auto if isinstance(l1, str) else l1 / unit
     blocks = auto if isinstance(group, str) else min(group / unit, 1e100)
     blocks /= np.sqrt(unit)
