@@ -9,11 +9,9 @@ import sklearn
 from sklearn.base import clone, is_outlier_detector
 from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA
-from sklearn.impute import SimpleImputer
 from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import (
-    Binarizer,
     FunctionTransformer,
     OneHotEncoder,
     StandardScaler,
@@ -37,8 +35,6 @@ from manyone import (
     make_pipeline,
     tune,
 )
-from manyone.metric.reasons import find_reasons
-from manyone.metric.shrinkage import task_whitenings
 
 RNG = np.random.default_rng(0)
 TASK = np.repeat(["a", "b", "c", "d"], 30)
@@ -210,110 +206,6 @@ def test_a_column_may_hold_the_tasks(tmp_path):
     again = manyone.load(tmp_path / "pipeline.manyone")
     scores = pipeline.score_samples(table, task="task")
     assert np.array_equal(again.score_samples(table, task="task"), scores)
-
-
-def test_explain_names_the_planted_column():
-    pipeline = make_pipeline(StandardScaler(), JointOCKSR()).fit(X, task=TASK)
-    rows = X[:40].copy()
-    rows[np.arange(40), np.arange(40) % 3] += [12.0, 1200.0, 0.12][0] * X.std(axis=0)[
-        np.arange(40) % 3
-    ]
-    reasons = pipeline.explain(rows, task=TASK[:40], top=2)
-    assert reasons["column"].shape == (40, 2)
-    assert np.mean(reasons["column"][:, 0] == np.arange(40) % 3) > 0.9
-
-
-def test_explain_speaks_of_the_rows_that_were_given():
-    """Whatever steps that can be undone make of them, values and what is expected are the user's"""
-    table = pd.DataFrame(X, columns=["u", "v", "w"]).assign(task=TASK)
-    wrong = table.iloc[:1].assign(v=9000.0)
-    before = (
-        make_pipeline(JointOCKSR()).fit(table, task="task").explain(wrong, task="task")
-    )
-    for steps in ([StandardScaler(), PCA()], [TaskWhitener(adaptive=True)]):
-        pipeline = make_pipeline(*steps, JointOCKSR()).fit(table, task="task")
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            found = pipeline.explain(wrong, task="task")
-        assert found["column"].tolist() == before["column"].tolist()
-        assert found["column"][0, 0] == "v" and found["value"][0, 0] == 9000.0
-        assert abs(found["expected"][0, 0]) < 300.0
-        np.testing.assert_allclose(found["expected"], before["expected"], rtol=1e-6)
-
-
-def planted(rng, number):
-    """Rows of three related tasks, and rows that are wrong in one column each, and in which."""
-    task = np.repeat(["a", "b", "c"], number)
-    mix = rng.normal(size=(6, 6)) * [1.0, 30.0, 0.1, 1.0, 5.0, 1.0]
-    rows = (
-        rng.normal(size=(3 * number, 6)) @ mix
-        + 4.0 * np.unique(task, return_inverse=True)[1][:, None]
-    )
-    wrong = rows[::5].copy()
-    column = np.arange(len(rows[::5])) % 6
-    wrong[np.arange(len(wrong)), column] += 6.0 * rows.std(axis=0)[column]
-    return rows, task, wrong, task[::5], column
-
-
-def test_explanations_of_landmarks_are_those_of_the_exact_model(tmp_path):
-    """Also from a file."""
-    rows, task, wrong, claim, column = planted(np.random.default_rng(3), 80)
-    steps = [StandardScaler().fit(rows), PCA()]
-    few = JointOCKSR(landmarks=20, random_state=0)
-    whole = make_pipeline(*steps, JointOCKSR()).fit(rows, task=task)
-
-    def same(pipeline):
-        found, exact = (one.explain(wrong, task=claim) for one in (pipeline, whole))
-        assert np.array_equal(found["column"], exact["column"])
-        for part in ("value", "expected", "share"):
-            np.testing.assert_allclose(found[part], exact[part], rtol=1e-6, atol=1e-9)
-        assert np.mean(found["column"][:, 0] == column) > 0.9
-
-    pipeline = make_pipeline(*steps, few).fit(rows, task=task)
-    same(pipeline)
-    manyone.save(pipeline, tmp_path / "model")
-    same(manyone.load(tmp_path / "model"))
-
-
-@pytest.mark.parametrize("combined", [False, True])
-def test_a_sample_of_the_rows_explains_what_all_of_them_do(combined, monkeypatch):
-    """Wherever rows are: the planted column is named, as by the model that keeps all rows."""
-    rows, task, wrong, claim, column = planted(np.random.default_rng(4), 4000)
-    monkeypatch.setattr("manyone.pipelines._KEPT", 1000)
-    model = JointOCKSR(landmarks=30, random_state=0)
-    if combined:
-        model = manyone.CombinedOneClass(
-            [("one", model), ("two", IndependentOCKSR(landmarks=30))]
-        )
-    blocks = [(rows[part], task[part]) for part in (slice(0, 5000), slice(5000, None))]
-    pipeline = make_pipeline(model).fit(lambda: blocks)
-    assert len(pipeline.sample_.X) <= 1000
-    reasons = pipeline.explain(wrong, task=claim)
-    assert np.mean(reasons["column"][:, 0] == column) > 0.9
-    codes = np.unique(task, return_inverse=True)[1]
-    metric = task_whitenings(rows, codes, np.ones(len(rows)), 3, 2.0, 20.0)
-    known = find_reasons(metric, wrong, np.unique(claim, return_inverse=True)[1],
-                         np.arange(6), rows.min(axis=0), rows.max(axis=0))  # fmt: skip
-    first = known.gain.argmax(axis=1)
-    assert np.mean(reasons["column"][:, 0] == first) > 0.95
-
-
-@pytest.mark.parametrize(
-    ("step", "why"),
-    [
-        (PCA(n_components=2), "other rows come back"),
-        (FunctionTransformer(np.cbrt), "other rows come back"),
-        (Binarizer(), "it has no inverse_transform"),
-        (SimpleImputer(), "works only when 'SimpleImputer' is instantiated"),
-    ],
-)
-def test_explain_says_where_a_step_cannot_be_undone_and_why(step, why):
-    pipeline = make_pipeline(step, StandardScaler(), JointOCKSR()).fit(X, task=TASK)
-    name = type(step).__name__.lower()
-    with pytest.warns(UserWarning, match=f"{name} cannot be undone .*{why}"):
-        found = pipeline.explain(NEW, task=CLAIM, top=1)
-    seen = step.fit_transform(X)[::7]
-    assert found["value"].max() <= seen.max() + 1.0  # after the step, before the scaler
 
 
 @pytest.mark.parametrize("kind", ["ours", "scikit-learn's"])

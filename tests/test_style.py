@@ -32,7 +32,7 @@ LAYERS = (
     ("fitting",),
     ("engines",),
     ("estimators",),
-    ("inverse", "pipelines"),
+    ("pipelines",),
     ("selection",),
     ("metrics",),
     ("alerts",),

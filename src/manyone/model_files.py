@@ -14,7 +14,6 @@ from sklearn.utils.validation import check_is_fitted
 from manyone._types import Labels
 from manyone.calibration import Calibration
 from manyone.data.rows import TrainingRows
-from manyone.data.sample import Sample
 from manyone.estimators import METHODS
 from manyone.estimators.base import OneClassEstimator
 from manyone.estimators.combined import CombinedOneClass
@@ -353,7 +352,6 @@ register(
     },
 )
 register(Resemblance, {"coef": "m T", "values": "T m"})
-register(Sample, {"X": "n d", "stratum": "n", "hashes": "n", "weight": "n"})
 
 
 # --------------------------------------------------------------------------------------- tables
@@ -613,9 +611,8 @@ register(
         "steps": _STEPS,
         "steps_": list[tuple[str, _Transformer]],
         "model_": OneClassEstimator,
-        "sample_": Sample | None,
     },
-    rules=dict.fromkeys(("steps", "steps_", "model_", "sample_"), ""),
+    rules=dict.fromkeys(("steps", "steps_", "model_"), ""),
     fitted=("steps_", "model_", "label_columns_"),
     check=_check_task_pipeline,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -18,31 +18,19 @@ from manyone._sklearn import BaseComposition, VisualBlock, rows_of
 from manyone._types import Array, Codes, Labels, Rows
 from manyone.data.labels import (
     as_labels,
-    lookup,
     named_columns,
     split_columns,
     split_labels,
 )
 from manyone.data.rows import (
-    TrainingRows,
     in_memory,
     number_of,
     training_rows,
 )
-from manyone.data.sample import Sample, TakeSample
 from manyone.estimators.base import OneClassEstimator
 from manyone.estimators.delegating import Delegating
-from manyone.fitting.sources import sweep_of
-from manyone.inverse import undone
 from manyone.messages import CalibrationWarning, warn_user
-from manyone.metric.reasons import find_reasons
-from manyone.metric.shrinkage import task_whitenings
 from manyone.routing import Transformer, asked
-
-# Rows that a model which keeps none is explained by: all of as many, or a sample.
-_KEPT = 2**14
-# Rows that the tasks' common scales and covariance count for where rows are explained.
-_PRIORS = (2.0, 20.0)
 
 
 class _NotRemade(Exception):
@@ -92,8 +80,6 @@ class TaskPipeline(Delegating, OutlierMixin, BaseComposition):
         Of the estimator.
     n_features_in_, feature_names_in_
         Of the first step.
-    sample_ : Sample or None
-        Rows that others are explained by, where the estimator keeps none: it has landmarks.
     choice_, tuning_ : dict of arrays
         What was tried, where `auto` or `tune` chose the last step.
     """
@@ -150,12 +136,6 @@ class TaskPipeline(Delegating, OutlierMixin, BaseComposition):
         self.model_ = model
         for table in {"choice_", "tuning_"} & vars(model).keys():
             setattr(self, table, getattr(model, table))
-        # What rows are explained by, where the estimator keeps none.
-        self.sample_: Sample | None = None
-        if model.landmarks is not None:
-            given = (labels["task"], labels["outlier"], sample_weight)
-            sample = sweep_of(Z, *given)(TakeSample(_KEPT))
-            self.sample_ = replace(sample, names=None, label_columns={})
         return self
 
     def _set_thresholds(
@@ -382,67 +362,3 @@ class TaskPipeline(Delegating, OutlierMixin, BaseComposition):
         """The task that accepts a row best, or none, shape (n,)."""
         self._inner._check_calibrated()
         return self._inner._best_task(self.score_tasks(X, time=time))
-
-    def explain(
-        self, X: object, *, task: object = None, time: object = None, top: int = 3
-    ) -> dict[str, Labels]:
-        """Which columns make each row unusual for its task.
-
-        Parameters
-        ----------
-        X : array-like or data frame of shape (n, d)
-        task, time : array-like of shape (n,) or str or None
-        top : int, default=3
-
-        Returns
-        -------
-        dict of arrays of shape (n, top)
-            ``column``: names of the columns, or their numbers where they have none; ``value`` and
-            ``expected``, what would be normal given the other columns; ``share`` in what is
-            unusual. Columns and values are yours where every transformer can be undone; else those
-            that the last one that cannot be undone makes, and a warning names it. A model with
-            landmarks compares with a sample of its rows, all of up to 16,384.
-        """
-        training = self._reference()
-        X, task, time = split_labels(X, self.label_columns_, task=task, time=time)
-        normal = training.take(np.flatnonzero(~training.outlier))
-        rows = np.asarray(normal.X, dtype=np.float64)
-        codes = normal.codes
-        rows, steps = undone(self.steps_, rows, self.tasks_[codes])
-        for _, step in self.steps_[:steps]:
-            X = step.transform(X, **asked(step, "transform", task=task, time=time))
-        Z = np.asarray(X, dtype=np.float64)
-        claimed = np.full(len(Z), self.tasks_[0]) if task is None else as_labels(task)
-        metric = task_whitenings(rows, codes, normal.weight, normal.n_tasks, *_PRIORS)
-        seen = (np.arange(Z.shape[1]), rows.min(axis=0), rows.max(axis=0))
-        reasons = find_reasons(metric, Z, lookup(claimed, self.tasks_), *seen)
-        order = np.argsort(-reasons.gain, axis=1, kind="stable")[:, :top]
-        gain = np.maximum(reasons.gain, 0.0)
-        share = gain / np.maximum(gain.sum(axis=1, keepdims=True), 1e-300)
-        parts = {"value": Z, "expected": reasons.expected, "share": share}
-        arrays = {
-            name: np.take_along_axis(array, order, axis=1)
-            for name, array in parts.items()
-        }
-        return {"column": self._names(steps, Z.shape[1])[order], **arrays}
-
-    def _names(self, steps: int, width: int) -> Labels:
-        """Names of the columns after some steps, or their numbers."""
-        if steps and hasattr(self.steps_[steps - 1][1], "get_feature_names_out"):
-            return np.asarray(self.steps_[steps - 1][1].get_feature_names_out())
-        return np.asarray(getattr(self._first, "feature_names_in_", np.arange(width)))
-
-    def _reference(self) -> TrainingRows:
-        """Training rows as the estimator has kept them, or a sample of them."""
-        check_is_fitted(self)
-        if (sample := vars(self).get("sample_")) is not None:
-            rows: TrainingRows = sample.rows()
-            return rows
-        views = list(getattr(self.model_, "views_", {"": self.model_}).values())
-        rows = max((view.training_ for view in views), key=lambda one: one.X.shape[1])
-        if rows.X.shape[1] == 0:
-            raise ValueError(
-                "explain() needs rows, but this model knows kernel values only, or it was saved "
-                "before models with landmarks kept a sample of them: fit it again."
-            )
-        return rows
