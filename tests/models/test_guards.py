@@ -356,7 +356,7 @@ def test_limits_of_new_and_of_left_out_rows_leave_as_much_above():
     """Of 100 rows as of any other number: the 99 % quantile of 99 is the largest."""
     for n in (50, 99, 100, 101, 200, 201):
         nearest = np.arange(1.0, n + 1.0)
-        usual = UsualDistances.of(nearest, np.ones(n))
+        usual = UsualDistances(nearest, np.cumsum(np.ones(n)))
         others = np.delete(nearest, 0)
         without = others[int(np.ceil(0.99 * (n - 1) - 1e-9)) - 1]
         assert usual.limit == without

@@ -92,11 +92,14 @@ class Points:
 
     def log_values(self, X: Rows, points: Choice) -> Array:
         """Logarithms (m, k) of `values`, of a kernel that fades, also where these are 0."""
-        if self.columns is None:
+        with np.errstate(all="ignore"):
+            if self.columns is not None:
+                return np.log(np.maximum(self.values(X, points), 0.0))
             X = X if sparse.issparse(X) else np.asarray(X, dtype=np.float64)
-            return self.kernel.log_against(X, self.side, points)
-        with np.errstate(divide="ignore"):
-            return np.log(np.maximum(self.values(X, points), 0.0))
+            logarithms, *second = self.kernel.exponents(X, self.side, points)
+            for others in second:  # of a mixture the mean of two kernels
+                logarithms = np.logaddexp(logarithms, others) - np.log(2.0)
+            return logarithms
 
     def blocks(self, X: Rows) -> Iterator[tuple[slice, Array]]:
         """Kernel values of new rows against all points, block by block."""

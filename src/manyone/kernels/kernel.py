@@ -35,6 +35,8 @@ KERNELS = frozenset(
         *VALUES_ONLY,
     }
 )
+#: Kernels that are a decreasing function of a distance.
+_OF_DISTANCE = frozenset({*DISTANCES, MIXTURE})
 #: Kernels that are evaluated here, on shifted and scaled rows, and powers of the scale.
 _POWERS = {"rbf": (2,), "laplacian": (1,), MIXTURE: (2, 1)}
 # From here on a kernel matrix may be too much for the machine.
@@ -126,25 +128,17 @@ class Kernel:
         """Kernel values (m, n) between rows (m, d) and chosen rows of a side."""
         # A kernel value that underflows to 0 is right.
         with np.errstate(over="ignore", under="ignore"):
-            if not self._of_distance:
+            if self.name not in _OF_DISTANCE:
                 return self._by_sklearn(X, side.rows[chosen])
-            first, *second = self._exponents(X, side, chosen)
+            first, *second = self.exponents(X, side, chosen)
             values = np.exp(first, out=first)
             for exponents in second:
                 values += np.exp(exponents)
                 values *= 0.5
             return values
 
-    def log_against(self, X: Rows, side: Side, chosen: Choice = slice(None)) -> Array:
-        """Logarithms of `against` for a kernel of a distance, also where that is 0."""
-        with np.errstate(all="ignore"):
-            first, *second = self._exponents(X, side, chosen)
-            for exponents in second:
-                first = np.logaddexp(first, exponents) - np.log(2.0)
-            return first
-
-    def _exponents(self, X: Rows, side: Side, chosen: Choice) -> list[Array]:
-        """Minus gamma times the distance, (m, n), for each component."""
+    def exponents(self, X: Rows, side: Side, chosen: Choice) -> list[Array]:
+        """Logarithms of `against`, (m, n), of a kernel of a distance; of a mixture both."""
         Y = side.rows[chosen]
         if sparse.issparse(X) and not sparse.issparse(Y):
             X = X.toarray()
@@ -208,12 +202,7 @@ class Kernel:
     @property
     def fading(self) -> bool:
         """Whether values fall with the distance between rows, from k(x, x) = 1 to 0."""
-        return self.fades or self._of_distance
-
-    @property
-    def _of_distance(self) -> bool:
-        """Whether it is a decreasing function of a distance between rows."""
-        return self.name in DISTANCES or self.name == MIXTURE
+        return self.fades or self.name in _OF_DISTANCE
 
     @property
     def semidefinite(self) -> bool:

@@ -11,15 +11,13 @@ ignored: whatever a guard does to new rows, it does to left-out ones, and thresh
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from itertools import pairwise
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
 from manyone._types import Array, Codes, Rows
-from manyone.data.groups import leaving_rows
+from manyone.data.groups import LeavingRows, leaving_rows
 from manyone.data.hashing import Hashes, row_hashes
 from manyone.data.rows import CodedRows, TrainingRows, row_blocks
 from manyone.kernels.gram import KernelScorer, Points
@@ -193,12 +191,6 @@ class UsualDistances:
     ascending: Array
     mass: Array
 
-    @classmethod
-    def of(cls, nearest: Array, weight: Array) -> UsualDistances:
-        """Distances (n,) of rows, in whatever order, and their weights (n,)."""
-        order = np.argsort(nearest, kind="stable")
-        return cls(nearest[order], np.cumsum(weight[order]))
-
     @property
     def limit(self) -> float:
         """What nearly all distances do not exceed; 0 or infinite: there is nothing to say.
@@ -291,142 +283,106 @@ class Nearness:
         """Distance of rows (n, d) to the nearest point, or to one that is near enough, (n,)."""
         if self.points.columns is not None:
             codes = None  # it takes no time to compare kernel values with all points
-
-        def distance(rows: Codes, some: slice) -> Array:
-            return least(-self.points.log_values(X[rows], some))
-
-        numbers = np.arange(X.shape[0])
-        return _nearest_points(distance, numbers, codes, self.codes, near_enough)
+        return nearest_points(self.points, self.codes, X, codes, near_enough)
 
     def left_out(self, rows: CodedRows) -> Array:
         """What `outside` would say of normal training rows if they had not been there, (n,)."""
         keys = row_hashes(rows.X)
         point_keys = row_hashes(self.points.X)
+        leaving = None
         group = None
         if isinstance(rows, TrainingRows) and rows.group is not None:
+            leaving = leaving_rows(rows)
             group = _group_of_points(point_keys, keys, rows.group)
-        others = _Others(self.points, self.codes, point_keys, group)
+        hidden = Hidden(keys, point_keys, leaving, group)
         near_enough = _START * self.usual.least_limit
-        nearest = others.nearest(rows, keys, np.arange(len(keys)), near_enough)
+        nearest = nearest_points(
+            self.points, self.codes, rows.X, rows.codes, near_enough, hidden
+        )
         return self.usual.left_out(nearest, rows.weight)
 
 
-def least(apart: Array) -> Array:
-    """Least distance (m,) of each row from others (m, p), a little below 0 by rounding."""
-    nearest = apart.min(axis=1, initial=np.inf)
-    if np.isnan(nearest).any():  # differences that overflow
-        nearest = np.where(np.isnan(apart), np.inf, apart).min(axis=1)
-    return np.maximum(nearest, 0.0)
+class Hidden(NamedTuple):
+    """Points that training rows are not compared with: their copies, and rows of their group.
+
+    Attributes
+    ----------
+    keys, point_keys : ndarray of shape (n,) and (p,), or None
+        Of rows and points, equal for copies; None: kernel values tell them.
+    leaving : LeavingRows or None
+        Which rows leave with their group; None: every row leaves alone.
+    group : ndarray of shape (p,) or None
+        Groups of the points.
+    """
+
+    keys: Keys | None
+    point_keys: Keys | None
+    leaving: LeavingRows | None
+    group: Codes | None
 
 
-@dataclass(frozen=True, eq=False)
-class _Others:
-    """Points that training rows are compared with, once they have left.
-
-    A row leaves with its copies, and with rows of its group.
+def nearest_points(
+    points: Points,
+    point_codes: Codes,
+    X: Rows,
+    codes: Codes | None,
+    near_enough: float,
+    hidden: Hidden | None = None,
+    which: Codes | None = None,
+) -> Array:
+    """Distance of rows to the nearest point, or to one that is near enough, shape (n,).
 
     Parameters
     ----------
     points : Points
-    codes : ndarray of shape (p,)
-        Their tasks, ascending.
-    keys : ndarray of shape (p,) or None
-        Equal for copies; None: kernel values tell them.
-    group : ndarray of shape (p,) or None
-        Groups, as the rows have them; None: every row leaves alone.
-    """
-
-    points: Points
-    codes: Codes
-    keys: Keys | None
-    group: Codes | None
-
-    def nearest(
-        self,
-        rows: CodedRows,
-        keys: Keys | None,
-        numbers: Codes,
-        near_enough: float = -np.inf,
-    ) -> Array:
-        """Distance of rows (k,) to the nearest point that stays without them, (k,).
-
-        Those `near_enough` to a point of their own task are not compared with the others.
-        """
-        leaving = None
-        if self.group is not None:
-            assert isinstance(rows, TrainingRows)
-            leaving = leaving_rows(rows)
-
-        def distance(which: Codes, some: slice) -> Array:
-            apart = -self.points.log_values(rows.X[which], some)
-            if self.keys is None or keys is None:
-                apart[apart <= _COPIES] = np.inf
-            else:
-                apart[keys[which, None] == self.keys[some]] = np.inf
-            if leaving is not None and self.group is not None:
-                theirs = self.codes[some], self.group[some]
-                apart[leaving.neighbours(which, *theirs)] = np.inf
-            return least(apart)
-
-        codes = rows.codes[numbers] if near_enough > 0.0 else None
-        return _nearest_points(distance, numbers, codes, self.codes, near_enough)
-
-
-def _nearest_points(
-    distance: Callable[[Codes, slice], Array],
-    numbers: Codes,
-    codes: Codes | None,
-    point_codes: Codes,
-    near_enough: float,
-) -> Array:
-    """Distance of rows to the nearest point, or to one of their task that is near enough, (k,).
-
-    Parameters
-    ----------
-    distance : callable
-        Of some of the rows, by number, to the nearest of a slice of the points; infinite
-        where there are none.
-    numbers : ndarray of shape (k,)
-        The rows.
-    codes : ndarray of shape (k,) or None
-        Their tasks; None: all points are looked at.
     point_codes : ndarray of shape (p,)
         Tasks of the points, ascending.
+    X : array or CSR matrix of shape (n, d)
+    codes : ndarray of shape (n,) or None
+        Tasks of the rows, whose points are looked at first.
     near_enough : float
+        Nothing is if it is negative.
+    hidden : Hidden or None
+        What training rows are not compared with; None: the rows are new.
+    which : ndarray of shape (k,) or None
+        Rows that are compared at all; None: all of them.
     """
-    nearest = np.full(len(numbers), np.inf)
-
-    def look(places: Codes, some: slice) -> None:
-        n_points = len(range(*some.indices(len(point_codes))))
-        for block in row_blocks(len(places), 4 * n_points):
-            rows = places[block]
-            nearest[rows] = np.minimum(nearest[rows], distance(numbers[rows], some))
-
-    if codes is not None and len(codes):
+    n = X.shape[0]
+    nearest = np.full(n, np.inf)
+    rounds: list[tuple[Codes, slice]] = []
+    if codes is not None and near_enough > 0.0:
         order = codes.argsort(kind="stable")
-        ordered = codes[order]
-        cuts = (ordered[1:] != ordered[:-1]).nonzero()[0] + 1
-        for start, stop in pairwise([0, *cuts.tolist(), len(order)]):
-            first = int(point_codes.searchsorted(ordered[start]))
-            last = int(point_codes.searchsorted(ordered[start] + 1))
-            if first < last:
-                look(order[start:stop], slice(first, last))
-    far = np.flatnonzero(~(nearest <= near_enough))
-    step = _STEP if near_enough > 0.0 and len(far) >= _STEP else 1
-    for some in _ever_more(step):
-        if len(far):
-            look(far, some)
-            far = far[nearest[far] > near_enough]
-    return nearest
-
-
-def _ever_more(step: int) -> list[slice]:
-    """All points in parts: every so manyth one, as many others, twice as many, and so on."""
-    parts = [slice(0, None, step)]
+        cuts = (np.diff(codes[order]) != 0).nonzero()[0] + 1
+        for rows in np.split(order, cuts) if n else []:
+            task = codes[rows[0]]
+            first, last = point_codes.searchsorted([task, task + 1]).tolist()
+            rounds.append((rows, slice(first, last)))
+    # Then every so manyth point, as many others, twice as many, and so on.
+    step = _STEP if near_enough > 0.0 and n >= _STEP else 1
+    everyone = np.arange(n) if which is None else which
+    rounds.append((everyone, slice(0, None, step)))
     while step > 1:
-        parts.append(slice(step // 2, None, step))
+        rounds.append((everyone, slice(step // 2, None, step)))
         step //= 2
-    return parts
+    for round_rows, some in rounds:
+        far = round_rows[~(nearest[round_rows] <= near_enough)]
+        n_points = len(point_codes[some])
+        for block in row_blocks(len(far), 4 * n_points) if n_points else []:
+            rows = far[block]
+            apart = -points.log_values(X[rows], some)
+            if hidden is not None:
+                if hidden.keys is None or hidden.point_keys is None:
+                    apart[apart <= _COPIES] = np.inf
+                else:
+                    apart[hidden.keys[rows, None] == hidden.point_keys[some]] = np.inf
+                if hidden.leaving is not None and hidden.group is not None:
+                    theirs = point_codes[some], hidden.group[some]
+                    apart[hidden.leaving.neighbours(rows, *theirs)] = np.inf
+            least = apart.min(axis=1)
+            if np.isnan(least).any():  # differences that overflow
+                least = np.where(np.isnan(apart), np.inf, apart).min(axis=1)
+            nearest[rows] = np.minimum(nearest[rows], np.maximum(least, 0.0))
+    return nearest
 
 
 def nearness_of(
@@ -454,25 +410,30 @@ def nearness_of(
     if not all_rows:
         chosen = spread_over_tasks(rows)
     codes = rows.codes[chosen]
-    group = None if rows.group is None else rows.group[chosen]
-    everyone = np.arange(len(rows.codes))
-    sample = everyone
+    keys = None
+    leaving = None
+    group = None
+    sample = np.arange(len(rows.codes))
     if rows.columns is None:
         keys = rows.content
-        points = Points(kernel, rows.X[chosen])
-        others = _Others(points, codes, keys[chosen], group)
+        points = near = Points(kernel, rows.X[chosen])
         if not all_rows:
             sample = _evenly(rows.content, _MOST_ROWS)
     else:
-        keys = None
         none = np.empty((len(chosen), 0))
         points = Points(kernel, none, rows.columns[chosen])
         # Training rows bring their values in the order of the rows.
-        others = _Others(Points(kernel, none, chosen), codes, None, group)
-    nearest = others.nearest(rows, keys, sample)
-    usual = UsualDistances.of(nearest, rows.weight[sample])
-    if len(sample) < len(everyone):
-        nearest = others.nearest(rows, keys, everyone, _START * usual.least_limit)
+        near = Points(kernel, none, chosen)
+    if rows.group is not None:
+        leaving = leaving_rows(rows)
+        group = rows.group[chosen]
+    hidden = Hidden(keys, None if keys is None else keys[chosen], leaving, group)
+    nearest = nearest_points(near, codes, rows.X, None, -np.inf, hidden, sample)
+    ascending = sample[np.argsort(nearest[sample], kind="stable")]
+    usual = UsualDistances(nearest[ascending], np.cumsum(rows.weight[ascending]))
+    if len(sample) < len(nearest):
+        near_enough = _START * usual.least_limit
+        nearest = nearest_points(near, codes, rows.X, rows.codes, near_enough, hidden)
     return Nearness(points, codes, usual), usual.left_out(nearest, rows.weight)
 
 
