@@ -12,6 +12,7 @@ ignored: whatever a guard does to new rows, it does to left-out ones, and thresh
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -352,11 +353,13 @@ def nearest_points(
     rounds: list[tuple[Codes, slice]] = []
     if codes is not None and near_enough > 0.0:
         order = codes.argsort(kind="stable")
-        cuts = (np.diff(codes[order]) != 0).nonzero()[0] + 1
-        for rows in np.split(order, cuts) if n else []:
-            task = codes[rows[0]]
-            first, last = point_codes.searchsorted([task, task + 1]).tolist()
-            rounds.append((rows, slice(first, last)))
+        ordered = codes[order]
+        starts = [0, *((ordered[1:] != ordered[:-1]).nonzero()[0] + 1).tolist()]
+        for start, stop in pairwise([*starts, n] if n else []):
+            first = int(point_codes.searchsorted(ordered[start]))
+            last = int(point_codes.searchsorted(ordered[start] + 1))
+            if first < last:
+                rounds.append((order[start:stop], slice(first, last)))
     # Then every so manyth point, as many others, twice as many, and so on.
     step = _STEP if near_enough > 0.0 and n >= _STEP else 1
     everyone = np.arange(n) if which is None else which
@@ -365,9 +368,10 @@ def nearest_points(
         rounds.append((everyone, slice(step // 2, None, step)))
         step //= 2
     for round_rows, some in rounds:
-        far = round_rows[~(nearest[round_rows] <= near_enough)]
-        n_points = len(point_codes[some])
-        for block in row_blocks(len(far), 4 * n_points) if n_points else []:
+        far = round_rows[nearest[round_rows] > near_enough]
+        if not len(far):
+            continue
+        for block in row_blocks(len(far), 4 * len(point_codes[some])):
             rows = far[block]
             apart = -points.log_values(X[rows], some)
             if hidden is not None:
@@ -378,11 +382,10 @@ def nearest_points(
                 if hidden.leaving is not None and hidden.group is not None:
                     theirs = point_codes[some], hidden.group[some]
                     apart[hidden.leaving.neighbours(rows, *theirs)] = np.inf
-            least = apart.min(axis=1)
-            if np.isnan(least).any():  # differences that overflow
-                least = np.where(np.isnan(apart), np.inf, apart).min(axis=1)
-            nearest[rows] = np.minimum(nearest[rows], np.maximum(least, 0.0))
-    return nearest
+            # (Differences that overflow are no numbers.)
+            least = np.fmin.reduce(apart, axis=1, initial=np.inf)
+            nearest[rows] = np.minimum(nearest[rows], least)
+    return np.maximum(nearest, 0.0)  # a little below 0 by rounding
 
 
 def nearness_of(
