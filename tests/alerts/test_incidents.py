@@ -122,6 +122,24 @@ def test_alarms_led_by_many_columns_are_one_incident_if_only_together_they_tell(
     assert [(i.task, len(i.columns)) for i in others] == [(9, 1), (9, 1)]
 
 
+def test_columns_that_stand_out_at_the_same_time_are_one_incident():
+    findings = made_up_findings(planted=())
+    places = np.flatnonzero(findings.rows.task == 5)
+    places = places[np.argsort(findings.rows.time[places])]
+    rows = with_alarms(quiet_rows(findings), places[4:24:2], 1e-9, "load")
+    rows = with_alarms(rows, places[5:25:2], 1e-9, "heat")
+    rows = replace(rows, depth_p=np.where(rows.alarm, 1e-12, 1.0))
+    (incident,) = find_incidents(findings.tasks, rows, findings.rate)
+    assert {*incident.columns} == {"load", "heat"} and incident.stands_out
+    assert sorted(incident.alarms) == sorted(places[4:24].tolist())
+    assert (incident.begin, incident.end) == tuple(rows.time[places[[4, 23]]])
+    # One that stands out after the other has ended is another one.
+    apart = with_alarms(quiet_rows(findings), places[4:9], 1e-9, "load")
+    apart = with_alarms(apart, places[12:17], 1e-9, "heat")
+    apart = replace(apart, depth_p=np.where(apart.alarm, 1e-12, 1.0))
+    assert len(find_incidents(findings.tasks, apart, findings.rate)) == 2
+
+
 def test_low_rows_without_an_alarm_count_as_evidence():
     findings = made_up_findings(planted=(), timed=False)
     places = np.flatnonzero(findings.rows.task == 5)

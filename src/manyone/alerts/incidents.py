@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -263,6 +263,12 @@ def _least(incidents: Sequence[Incident]) -> float:
     return min(incident.by_chance for incident in incidents)
 
 
+def _overlap(first: Incident, second: Incident) -> bool:
+    """Whether both stand out, and the second begins before the first has ended."""
+    stand_out = first.stands_out and second.stands_out
+    return stand_out and second.begin <= first.end
+
+
 class _Grouping:
     """What incidents of one table need to know about it."""
 
@@ -292,7 +298,8 @@ class _Grouping:
         """Incidents from the alarms of one task in the order of time.
 
         One for each leading column and stretch of time. All alarms are one incident
-        if that tells far more, or if nothing stands out otherwise.
+        if that tells far more, or if nothing stands out otherwise. So are those of
+        columns that stand out at the same time: a fault shows in related columns, too.
         """
         led: dict[str, list[int]] = {}
         for row in alarms.tolist():
@@ -311,7 +318,20 @@ class _Grouping:
             only_it_tells = _least(alternative) < STANDS_OUT <= _least(by_column)
             if tells_more or only_it_tells:
                 return alternative
-        return by_column
+        return by_column if self.rows.time is None else self._joined(by_column)
+
+    def _joined(self, incidents: list[Incident]) -> list[Incident]:
+        """Incidents of one task, those that stand out at the same time as one."""
+        joined: list[Incident] = []
+        for incident in sorted(incidents, key=lambda each: each.begin):
+            before = next((each for each in joined if _overlap(each, incident)), None)
+            if before is not None:
+                joined.remove(before)
+                alarms = np.array([*before.alarms, *incident.alarms])
+                both = self._incident(alarms[np.argsort(self.place[alarms])])
+                incident = replace(both, by_chance=_least([before, incident]))
+            joined.append(incident)
+        return joined
 
     def _split_at_pauses(self, alarms: Codes) -> list[Codes]:
         is_long = np.diff(self.place[alarms]) > self.pause
