@@ -76,6 +76,29 @@ def test_ids_count_once_and_answers_are_used(here, capsys):
     assert f"0 of {len(alarms)} answers were new" in capsys.readouterr().out
 
 
+def test_a_recalibrated_model_goes_on_and_says_so_once(here, capsys):
+    table = pl.read_csv("today.csv").filter(~pl.col("broken"))
+    table.write_csv("today.csv")
+    assert main(WATCH) == 0
+    before = pl.read_csv("seen.csv")
+    # Without ids of their own rows are numbered as they come.
+    assert before["id"].to_list() == list(range(len(table)))
+    assert main(["recalibrate", "fleet.manyone", "--alarm-rate", "0.3"]) == 0
+    capsys.readouterr()
+    pl.concat([table] * 2).write_csv("today.csv")
+    assert main(WATCH) == 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert said.count("alarms on 0.3 of normal rows now, before it was 0.05.") == 1
+    after = pl.read_csv("seen.csv")
+    assert after["id"].to_list() == list(range(2 * len(table)))
+    later = after[len(table) :]
+    # The same rows, at six times the rate.
+    assert later["alarm"].sum() > before["alarm"].sum()
+    assert later["alarm"].mean() < 0.6
+    assert main(WATCH) == 0
+    assert "of normal rows now" not in capsys.readouterr().err
+
+
 def test_a_single_task_that_drifts_is_told_apart_from_chance(here, capsys):
     table = pl.read_csv("today.csv").filter(~pl.col("broken"))
     moved = table.with_columns(

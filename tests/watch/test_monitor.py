@@ -333,7 +333,10 @@ def test_damaged_states_and_those_of_other_models_are_refused(model, tmp_path):
 def test_another_promise_moves_the_level(model):
     monitor = Monitor(model)
     try:
-        moved = Monitor(model.recalibrate(0.2), state=monitor.state)
+        with pytest.warns(
+            UserWarning, match="alarms on 0.2 of normal rows now, before"
+        ):
+            moved = Monitor(model.recalibrate(0.2), state=monitor.state)
         np.testing.assert_allclose(moved.state.level, 0.2)
     finally:
         model.recalibrate(RATE)

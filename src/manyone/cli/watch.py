@@ -70,7 +70,11 @@ def watch(
         Path | None, typer.Option(help="CSV file for a copy of the scores.")
     ] = None,
     id: Annotated[
-        str | None, typer.Option(help="Column that names each row once.")
+        str | None,
+        typer.Option(
+            help="Column that names each row once. Without it, id is the number of the "
+            "row among all that came, from 0."
+        ),
     ] = None,
     feedback: Annotated[
         Path | None,

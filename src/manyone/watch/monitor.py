@@ -154,6 +154,10 @@ class Monitor:
             )
         rate = estimator_of(model)._check_calibrated()
         if rate != self.state.rate:  # recalibrated: another promise
+            warn_user(
+                f"The model promises alarms on {rate:.3g} of normal rows now, before it "
+                f"was {self.state.rate:.3g}. From here on the new rate is used."
+            )
             self.state.level = np.minimum(
                 self.state.level * rate / self.state.rate, 0.5
             )
