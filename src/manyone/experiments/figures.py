@@ -18,8 +18,8 @@ from manyone.estimators import METHODS
 from manyone.experiments.cells import ALARM_RATES, CellResult
 from manyone.experiments.data import DATASETS
 from manyone.experiments.methods import compared, has_ridge, ours
-from manyone.experiments.plan import RIDGES, Cell
-from manyone.experiments.results import ANOMALIES, Results
+from manyone.experiments.plan import RIDGES
+from manyone.experiments.results import ANOMALIES, Results, grouped
 from manyone.experiments.runner import Outcome
 from manyone.plots.structure import StructureDisplay, clustered, label_tasks
 
@@ -263,32 +263,27 @@ def _draw_study(
     outcomes: Sequence[Outcome], value: Callable[[Outcome], float], label: str
 ) -> Figure:
     """For each data set and method the mean of a value at each ridge."""
-    names = list(dict.fromkeys(outcome.cell.dataset for outcome in outcomes))
-    figure, axes = _panels([DATASETS[name].title for name in names])
-    for ax, name in zip(axes, names, strict=True):
-        values: dict[str, dict[float, list[float]]] = {}
-        for outcome in outcomes:
-            if outcome.cell.dataset == name:
-                by_ridge = values.setdefault(outcome.cell.family, {})
-                for ridge in _ridges(outcome.cell):
-                    by_ridge.setdefault(ridge, []).append(value(outcome))
+    by_dataset = grouped(outcomes, lambda o: o.cell.dataset)
+    figure, axes = _panels([DATASETS[name].title for name in by_dataset])
+    for ax, cells in zip(axes, by_dataset.values(), strict=True):
         curves: list[Curve] = []
-        for family, by_ridge in values.items():
-            means = [float(np.mean(numbers)) for numbers in by_ridge.values()]
+        for family, of_family in grouped(cells, lambda o: o.cell.family).items():
+            by_setting = grouped(of_family, lambda o: o.cell.setting)
+            means = {
+                setting: float(np.mean([value(o) for o in of_setting]))
+                for setting, of_setting in by_setting.items()
+            }
+            if not has_ridge(family):
+                means = dict.fromkeys(RIDGES, means[RIDGES[0]])
+            ridges = [float(setting.removeprefix("alpha=")) for setting in means]
             if len(means) > 1:
-                curves.append((family, list(by_ridge), means))
+                curves.append((family, ridges, list(means.values())))
         _plot_methods(ax, curves)
         ax.set(xlabel="first-layer regulariser (strong to weak)", xscale="log")
         ax.set(ylabel=label)
         ax.xaxis.set_inverted(True)
     _add_legend(figure)
     return figure
-
-
-def _ridges(cell: Cell) -> list[float]:
-    """Ridges that a cell is about: its own, or all for a method that has none."""
-    settings = [cell.setting] if has_ridge(cell.family) else RIDGES
-    return [float(setting.removeprefix("alpha=")) for setting in settings]
 
 
 def _draw_learned(outcomes: Sequence[Outcome], name: str) -> Iterator[Drawing]:

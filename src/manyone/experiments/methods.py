@@ -11,8 +11,8 @@ from typing import Protocol, cast
 import numpy as np
 from sklearn.base import clone
 
-from manyone import auto, tune
-from manyone._types import Anomalies, Array, Codes, Criterion, Labels
+from manyone import AutoOneClass, tune
+from manyone._types import Array, Codes, Criterion, Labels
 from manyone.calibration.folds import FEWEST_TASKS_TO_HALVE
 from manyone.capabilities import Grid
 from manyone.data.groups import TimeBlocks
@@ -91,10 +91,10 @@ class Method:
         The paper's name of the method, the same for all its settings.
     setting : str
         ``"tuned"``, or ``"alpha=..."`` where the ridge is fixed; for faults `DEFAULT` and others.
-    model : estimator or str
-        Not fitted. A str is what `auto` is told about the anomalies.
+    model : estimator
+        Not fitted.
     grid : dict or None
-        What is chosen on training rows; None is the estimator's own grid.
+        What is chosen on training rows: nothing where it is empty; None is its own grid.
     quick : bool
         Whether a first look has it.
     criterion : str or None
@@ -106,7 +106,7 @@ class Method:
     name: str
     family: str
     setting: str
-    model: OneClassEstimator | Rival | Anomalies
+    model: OneClassEstimator | AutoOneClass | Rival
     grid: Grid | None = None
     quick: bool = True
     criterion: str | None = None
@@ -142,10 +142,9 @@ class Method:
             )
         X = np.asarray(X, dtype=np.float64)
         task = np.asarray(task)
-        if kind == "time":
-            return self._fit_in_time(X, task)
-        if isinstance(self.model, str):
-            return auto(X, task=task, anomalies=self.model)
+        if kind == "time" and not isinstance(self.model, Rival):
+            blocks = TimeBlocks(np.arange(len(X)), forward=ENOUGH_TO_LOOK_AHEAD)
+            return clone(self.model).fit(X, task=task, groups=blocks)
         if self.grid == {}:
             return clone(self.model).fit(X, task=task)
         if isinstance(self.model, Rival):
@@ -159,15 +158,6 @@ class Method:
             grid=self.grid,
             calibrate=calibrate,
         )
-
-    def _fit_in_time(self, X: Array, task: Labels) -> Fitted:
-        """Fit to rows of tasks in the order of time."""
-        if isinstance(self.model, Rival):
-            return clone(self.model).fit(X, task=task)
-        blocks = TimeBlocks(np.arange(len(X)), forward=ENOUGH_TO_LOOK_AHEAD)
-        if isinstance(self.model, str):
-            return auto(X, task=task, groups=blocks, anomalies=self.model)
-        return clone(self.model).fit(X, task=task, groups=blocks)
 
 
 def methods() -> dict[str, Method]:
@@ -190,7 +180,7 @@ def compared(kind: str) -> list[Method]:
             table.append(Method(name, name, "tuned", model, rival.grid, rival.quick))
         return table
     table = [
-        Method(f"auto ({told})", "auto", DEFAULT, told)
+        Method(f"auto ({told})", "auto", DEFAULT, AutoOneClass(anomalies=told), {})
         for told in _TABLES[kind]["auto"]
     ]
     table += _own_on_faults() if kind == "faults" else [_adaptive()]

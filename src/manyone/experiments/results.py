@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from operator import attrgetter
+from typing import TypeVar
 
 import numpy as np
 from scipy.stats import ttest_1samp
@@ -15,6 +17,8 @@ from manyone.experiments.methods import AS_IN_PAPER, PAPER_AUC
 from manyone.experiments.plan import Cell
 from manyone.experiments.runner import Outcome
 from manyone.files import csv_text
+
+Key = TypeVar("Key", bound=Hashable)
 
 #: What the anomalies of a protocol are called.
 ANOMALIES = {
@@ -98,16 +102,15 @@ class Results:
 
         A method in several settings has a line for the first, and one for the best by hindsight.
         """
-        aucs: dict[tuple[str, str, str, str], dict[str, dict[int, float]]] = {}
-        for outcome in self.outcomes:
-            cell = outcome.cell
-            if outcome.result and _in_table(cell):
-                line = (cell.dataset, cell.protocol, cell.method, cell.family)
-                settings = aucs.setdefault(line, {})
-                settings.setdefault(cell.setting, {})[cell.repetition] = outcome.auc
+        shown = [o for o in self.outcomes if o.result and _in_table(o.cell)]
+        names = attrgetter("dataset", "protocol", "method", "family")
         lines = []
-        for line, settings in aucs.items():
-            rows = [Row(*line, by_repetition) for by_repetition in settings.values()]
+        for line, outcomes in grouped(shown, lambda o: names(o.cell)).items():
+            settings = grouped(outcomes, lambda o: o.cell.setting).values()
+            rows = [
+                Row(*line, {o.cell.repetition: o.auc for o in setting})
+                for setting in settings
+            ]
             lines.append(rows[0])
             if len(rows) > 1:
                 best = max(rows, key=lambda row: row.mean)
@@ -146,17 +149,29 @@ class Results:
 
     def alarms(self, dataset: str) -> dict[str, Array]:
         """Measured alarm rates of each method, for each of ``cells.ALARM_RATES``."""
-        rates: dict[str, list[list[float]]] = {}
-        for o in self.outcomes:
-            if o.cell.dataset == dataset and "alarms" in o.result:
-                rates.setdefault(o.cell.method, []).append(o.result["alarms"])
-        return {method: np.mean(lists, axis=0) for method, lists in rates.items()}
+        measured = [o for o in self.outcomes if "alarms" in o.result]
+        measured = [o for o in measured if o.cell.dataset == dataset]
+        by_method = grouped(measured, lambda o: o.cell.method)
+        return {
+            method: np.mean([o.result["alarms"] for o in outcomes], axis=0)
+            for method, outcomes in by_method.items()
+        }
 
     def of_kind(self, dataset: str, protocol: str) -> list[Row]:
         """Rows of a data set and protocol, the best mean first."""
         rows = [row for row in self.rows if row.dataset == dataset]
         rows = [row for row in rows if row.protocol == protocol]
         return sorted(rows, key=lambda row: -row.mean)
+
+
+def grouped(
+    outcomes: Iterable[Outcome], key: Callable[[Outcome], Key]
+) -> dict[Key, list[Outcome]]:
+    """Outcomes by what they have in common, in the order in which it first occurs."""
+    groups: dict[Key, list[Outcome]] = {}
+    for outcome in outcomes:
+        groups.setdefault(key(outcome), []).append(outcome)
+    return groups
 
 
 def _in_table(cell: Cell) -> bool:
