@@ -103,7 +103,7 @@ def _outstanding_tasks(findings: Findings) -> list[Step]:
         alarms = plural(int(findings.counts[1][task]), "alarm")
         text = f"Look at {findings.tasks.names[task]}: {alarms} in {rows}"
         leading = list(dict.fromkeys(names))[:_FIRST]
-        text += f", mostly because of {_listed(leading)}." if leading else "."
+        text += f", mostly because of {', '.join(leading)}." if leading else "."
         steps.append(Step(text))
     more = len(columns) - _FIRST
     if more > 0:
@@ -210,9 +210,3 @@ def _borrowing_tasks(model: str, tasks: Tasks, rate: float) -> list[Step]:
         )
     text += ". The rate then holds on average over them. Enroll more rows of them."
     return [Step(text, f"manyone enroll {model} NORMAL_ROWS")]
-
-
-def _listed(names: Sequence[str]) -> str:
-    if len(names) == 1:
-        return names[0]
-    return f"{', '.join(names[:-1])} and {names[-1]}"

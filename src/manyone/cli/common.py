@@ -7,11 +7,10 @@ import os
 import re
 import signal
 import sys
-import threading
 import time
 import warnings
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal, NoReturn
 
@@ -240,7 +239,7 @@ def print_lines(
 def progress(
     doing: str, things: str, delay: float | None = None
 ) -> Iterator[Callable[[int, int | None], None]]:
-    """A bar on stderr, drawn from the first call on.
+    """A bar on stderr, drawn from the first call on; in a log, a line now and then.
 
     Parameters
     ----------
@@ -267,23 +266,23 @@ def progress(
     begin = time.monotonic()
     wait = _SHORT if delay is None else delay
     due = False
-    state = f"{doing} has begun"
+    next_log = _LOG_SECONDS
 
     def update(done: int, total: int | None) -> None:
-        nonlocal due, state
-        due = due or time.monotonic() - begin >= wait
-        if due and console.is_terminal:
-            bar.start()
+        nonlocal due, next_log
+        seconds = time.monotonic() - begin
+        due = due or seconds >= wait
         bar.update(line, completed=done, total=total)
-        of_all = "" if total is None else f" of {total:,}"
-        state = f"{doing}: {done:,}{of_all} {things}"
-
-    def log_line() -> str:
-        return f"{state}, {time.monotonic() - begin:.0f} seconds"
+        if console.is_terminal:
+            if due:
+                bar.start()
+        elif seconds >= next_log:
+            next_log = seconds + _LOG_SECONDS
+            of_all = "" if total is None else f" of {total:,}"
+            _say(f"{doing}: {done:,}{of_all} {things}, {seconds:.0f} seconds")
 
     try:
-        with nullcontext() if console.is_terminal else _log(log_line):
-            yield update
+        yield update
         if due:
             bar.start()  # elsewhere, as in a log, how it ended is enough
     except BaseException:
@@ -292,24 +291,6 @@ def progress(
     finally:
         if bar.live.is_started:
             bar.stop()
-
-
-@contextmanager
-def _log(line: Callable[[], str]) -> Iterator[None]:
-    """Say a line every ten seconds."""
-    ended = threading.Event()
-
-    def say_lines() -> None:
-        while not ended.wait(_LOG_SECONDS):
-            _say(line())
-
-    thread = threading.Thread(target=say_lines, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
 
 
 @contextmanager

@@ -315,9 +315,6 @@ def evaluate(
     table: Rows = None,
     sql: Sql = None,
     db: Database = None,
-    out: Annotated[
-        Path | None, typer.Option(help="File for it, as .csv or .parquet.")
-    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print all of it in JSON.")
     ] = False,
@@ -327,26 +324,15 @@ def evaluate(
     What it catches, and false alarms against the promise, over all and for each task.
     """
     source = source_of(table, sql, db)
-    if out is not None:
-        check_output("--out", out)
-        refuse_same("--out", out, model, source)
-    if as_json and out == _STREAM:
-        raise InputError("--json and --out - both want stdout. Name a file.")
     table_model = load_model(model)
     with about(source), working("evaluating"):
         rows = rows_for(table_model, source, find=[outlier])
         chosen_columns("--outlier", [outlier], rows.columns, source)
         results: pl.DataFrame = table_model.evaluate(rows, outlier=outlier)
-    if out is not None:
-        with table_writer(out) as add:
-            add(results)
     if as_json:
         typer.echo(json.dumps(_evaluation_summary(results)))
-        return
-    if out != _STREAM:
+    else:
         _show_results(results)
-    if out not in (None, _STREAM):
-        typer.echo(f"Table: {out}")
 
 
 def _evaluation_summary(results: pl.DataFrame) -> dict[str, object]:
@@ -381,7 +367,7 @@ def _show_results(results: pl.DataFrame) -> None:
         )
     if len(tasks) > most:
         typer.echo(
-            f"The {most} lowest AUCs of {len(tasks)} tasks; --out writes all of them."
+            f"The {most} lowest AUCs of {len(tasks)} tasks; --json prints all of them."
         )
 
 

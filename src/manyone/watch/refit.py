@@ -118,39 +118,32 @@ def latest_day(store: Store) -> float | None:
 
 def kept_rows_of(store: Store, model: TableModel) -> KeptRows | None:
     """The last rows whose values a store has kept, None where there are none."""
+    # No model learns from a row without a task or a time.
     lines = store.query(
-        "SELECT judged_row.id, task, time, moment, judged_row.seen, alarm, muted, "
-        "answer, content, EXISTS (SELECT 1 FROM incident WHERE stands_out = 1 AND "
-        "incident.id = judged_row.incident) AS stands_out "
+        "SELECT judged_row.id, coalesce(task, '') AS task, time, moment, "
+        "judged_row.seen, content, answer = :fault AS is_fault, "
+        "task IS NOT NULL AND (moment IS NOT NULL OR :timeless) "
+        "AND (answer = :normal OR answer <> :fault AND NOT (alarm AND "
+        "(muted IS NOT NULL OR EXISTS (SELECT 1 FROM incident WHERE stands_out = 1 "
+        "AND incident.id = judged_row.incident)))) AS is_normal "
         "FROM row_values JOIN judged_row ON judged_row.number = row_values.number "
         "ORDER BY row_values.number DESC LIMIT :most",
+        fault=FAULT,
+        normal=NORMAL,
+        timeless=model.time is None,
         most=_MOST_ROWS,
     )[::-1]
     if not lines:
         return None
-    answer = np.array([line["answer"] for line in lines])
-    alarm = np.array([bool(line["alarm"]) for line in lines])
-    stands_out = np.array([bool(line["stands_out"]) for line in lines])
-    muted = np.array([line["muted"] is not None for line in lines])
-    is_fault = answer == FAULT
-    is_suspicious = (alarm & (stands_out | muted)) | is_fault
-    # No model learns from a row without a task or a time.
-    is_whole = np.array(
-        [
-            line["task"] is not None
-            and (model.time is None or line["moment"] is not None)
-            for line in lines
-        ]
-    )
     records = [json.loads(line["content"]) for line in lines]
     names = [*names_of_columns(model), *names_of(model.groups)]
     return KeptRows(
         table=table_of_records(records, names),
         ids=np.array([line["id"] for line in lines], dtype=object),
-        tasks=np.array([line["task"] or "" for line in lines], dtype=object),
+        tasks=np.array([line["task"] for line in lines], dtype=object),
         day=np.array([_day(line) for line in lines]),
-        is_fault=is_fault,
-        is_normal=((answer == NORMAL) | ~is_suspicious) & is_whole,
+        is_fault=np.array([line["is_fault"] for line in lines], dtype=bool),
+        is_normal=np.array([line["is_normal"] for line in lines], dtype=bool),
     )
 
 
