@@ -16,6 +16,7 @@ In a shell::
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from importlib import import_module
 from typing import Annotated, Any, NamedTuple
 
@@ -93,6 +94,12 @@ def function_of(name: str) -> tuple[Callable[..., None], str]:
     return getattr(module, name), examples
 
 
+@cache
+def _imported(name: str) -> Any:
+    """A command with its options."""
+    return common.command_of(*function_of(name))
+
+
 class _ImportedWhenCalled(TyperCommand):
     """A command whose options and imports cost nothing until somebody calls it."""
 
@@ -100,11 +107,7 @@ class _ImportedWhenCalled(TyperCommand):
         self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
     ) -> Any:
         """Parse the words after the name of the command."""
-        assert self.name is not None
-        function, examples = function_of(self.name)
-        single = typer.Typer(add_completion=False, rich_markup_mode=None)
-        single.command(epilog=examples)(function)
-        command = typer.main.get_command(single)
+        command = _imported(str(self.name))
         return command.make_context(info_name, args, parent, **extra)
 
 

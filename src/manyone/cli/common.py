@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal, NoReturn
+from typing import Any, Literal, NoReturn
 
 import typer
 
@@ -175,6 +175,13 @@ def examples(docstring: str | None, command: str = "") -> str:
     # Paragraphs that are written line by line stay so.
     text = "\n".join(chosen).replace("\n\n  ", "\n\n\b\n  ").replace("::\n", ":\n")
     return f"\b\nExamples:\n{text}"
+
+
+def command_of(function: Callable[..., None], epilog: str = "") -> Any:
+    """A function as a command, with the options that its parameters declare."""
+    app = typer.Typer(add_completion=False, rich_markup_mode=None)
+    app.command(epilog=epilog)(function)
+    return typer.main.get_command(app)
 
 
 @contextmanager

@@ -11,13 +11,11 @@ from typing import Any
 
 import typer
 
-from manyone.cli.common import InputError
+from manyone.cli.common import InputError, command_of
 from manyone.cli.watch import watch
 
-_parser = typer.Typer(add_completion=False, rich_markup_mode=None)
-_parser.command()(watch)
 #: ``manyone watch`` as the command line has it, which reads the options of [watch].
-WATCH: Any = typer.main.get_command(_parser)
+WATCH = command_of(watch)
 # Options of watch that other sections have, or that make no sense here.
 _ELSEWHERE = {
     *("model", "table", "state", "sql", "db"),
