@@ -35,6 +35,7 @@ from manyone.watch.steps import (
     judge_and_learn,
     learn_thresholds,
     push,
+    thresholds_of,
 )
 from manyone.watch.thresholds import anchors_of
 
@@ -385,11 +386,7 @@ class Monitor:
     @property
     def thresholds(self) -> Array:
         """Score of each task below which the next row raises the alarm, shape (T,)."""
-        state = self.state
-        low = thresholds.confirmed_low(self.anchors.low, state.window, state.confirmed)
-        return thresholds.current_thresholds(
-            state.window, state.level, low, self.anchors.high, state.has_answers()
-        )
+        return thresholds_of(self.state, self.anchors)[1]
 
     def drifting(self, drift_fdr: float = 0.1) -> Labels:
         """Tasks that drift, few of which are quiet, however many tasks there are.

@@ -51,17 +51,13 @@ def learn_thresholds(
     """
     t: Codes = rows["task"].astype(np.intp)
     scores: Array = rows["score"]
-    window = state.window[t]
-    low = thresholds.confirmed_low(anchors.low[t], window, state.confirmed[t])
-    p = thresholds.reference_pvalues(window, scores)
-    has_answers = state.has_answers(t)
-    alarm = thresholds.alarms_of(
-        p, state.level[t], scores, low, anchors.high[t], has_answers
-    )
+    low, threshold = thresholds_of(state, anchors, t)
+    alarm = scores < threshold
+    p = thresholds.reference_pvalues(state.window[t], scores)
     if answered:
         weight = np.where(alarm, _believed_normal(state, t), 1.0)
         state.level[t] = thresholds.moved_level(
-            state.level[t], weight, alarm, state.rate, has_answers
+            state.level[t], weight, alarm, state.rate, state.has_answers(t)
         )
         # A row beyond the bound without an alarm, which would be one too many, teaches nothing.
         learned = ~alarm & (scores >= low)
@@ -76,6 +72,18 @@ def learn_thresholds(
     rows["p_value"] = p
     rows["alarm"] = alarm
     rows["weight"] = weight
+
+
+def thresholds_of(
+    state: MonitorState, anchors: Anchors, t: Codes | slice = slice(None)
+) -> tuple[Array, Array]:
+    """Bounds (k,) that thresholds of tasks do not fall below, and the thresholds (k,)."""
+    window = state.window[t]
+    low = thresholds.confirmed_low(anchors.low[t], window, state.confirmed[t])
+    now = thresholds.current_thresholds(
+        window, state.level[t], low, anchors.high[t], state.has_answers(t)
+    )
+    return low, now
 
 
 def forget_thresholds(state: MonitorState, anchors: Anchors, t: Codes) -> None:

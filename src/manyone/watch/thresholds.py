@@ -162,26 +162,14 @@ def reference_pvalues(window: Array, scores: Array) -> Array:
     return (1.0 + below) / (1.0 + np.count_nonzero(~np.isnan(window), axis=1))
 
 
-def alarms_of(
-    p: Array, level: Array, scores: Array, low: Array, high: Array, answered: Mask
-) -> Mask:
-    """Alarms (k,): p is at most the level, within the bounds of the threshold.
-
-    Tasks whose alarms are answered, and that owe too many, raise none.
-    """
-    alarm = ((p <= level) & (scores < high)) | (scores < low)
-    return alarm & ~_owes_most(level, answered)
-
-
-def _owes_most(level: Array, answered: Mask) -> Mask:
-    """Tasks (k,) that have raised so many alarms that not even rows far out raise one."""
-    return answered & (level <= -STEP * MOST_DEBT)
-
-
 def current_thresholds(
     window: Array, level: Array, low: Array, high: Array, answered: Mask
 ) -> Array:
-    """Scores (k,) below which :func:`alarms_of` raises the alarm."""
+    """Scores (k,) below which a row raises the alarm: its p-value is at most the level.
+
+    They stay within bounds. Tasks whose alarms are answered, and that owe too many, raise
+    none: not even rows far out do.
+    """
     ascending = np.sort(window, axis=1)  # NaN last
     valid = np.count_nonzero(~np.isnan(window), axis=1)
     place = _places(level, window)
@@ -190,7 +178,8 @@ def current_thresholds(
     threshold = np.where(place < valid, threshold, np.inf)
     threshold = np.where(place < 0, -np.inf, threshold)
     threshold = np.clip(threshold, low, high)
-    return np.where(_owes_most(level, answered), -np.inf, threshold)
+    owes_most = answered & (level <= -STEP * MOST_DEBT)
+    return np.where(owes_most, -np.inf, threshold)
 
 
 def confirmed_low(low: Array, window: Array, confirmed: Mask) -> Array:
