@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 from typing import Annotated, Literal
@@ -34,37 +34,21 @@ _MOST_INCIDENTS = 1000
 _NO_STATE = "There is no store: start manyone serve with --state, as watch has it."
 
 
-@dataclass
-class _Served:
-    """What this process has done."""
-
-    requests: int = 0
-    refused: int = 0
-    rows: int = 0
-    alarms: int = 0
-    seconds: float = 0.0
-
-    def metrics(self) -> list[Metric]:
-        return [
-            Metric("requests_total", "counter", "Requests to score.", self.requests),
-            Metric(
-                "requests_refused_total", "counter", "Of these, refused.", self.refused
-            ),
-            Metric(
-                "rows_scored_total", "counter", "Rows scored by requests.", self.rows
-            ),
-            Metric("rows_alarmed_total", "counter", "Of these, alarms.", self.alarms),
-            Metric(
-                "score_seconds_total", "counter", "Seconds of scoring.", self.seconds
-            ),
-        ]
+# What this process counts.
+_COUNTED = {
+    "requests_total": "Requests to score.",
+    "requests_refused_total": "Of these, refused.",
+    "rows_scored_total": "Rows scored by requests.",
+    "rows_alarmed_total": "Of these, alarms.",
+    "score_seconds_total": "Seconds of scoring.",
+}
 
 
 class _Service:
     """A model, and the store of its ``manyone watch``, as requests use them."""
 
     def __init__(self, model: TableModel, name: str, state: Path | None) -> None:
-        self.served = _Served()
+        self._counts: Counter[str] = Counter()
         self._model = model
         self._name = name
         self._state = state
@@ -81,18 +65,22 @@ class _Service:
             scores: pl.DataFrame = self._model.score(
                 frame.to_native(), explain=explain, unknown=unknown
             )
-        except RequestError:
-            self._refused()
-            raise
-        except ValueError as error:
-            self._refused()
+        except (RequestError, ValueError) as error:
+            self._count(requests_refused_total=1)
+            if isinstance(error, RequestError):
+                raise
             raise RequestError(422, str(error)) from error
-        with self._lock:
-            self.served.requests += 1
-            self.served.rows += len(scores)
-            self.served.alarms += int(scores["alarm"].sum())
-            self.served.seconds += time.perf_counter() - begin
+        self._count(
+            rows_scored_total=len(scores),
+            rows_alarmed_total=int(scores["alarm"].sum()),
+            score_seconds_total=time.perf_counter() - begin,
+        )
         return scores
+
+    def _count(self, **more: float) -> None:
+        """Count a request, and what else there is to count of it."""
+        with self._lock:
+            self._counts.update({"requests_total": 1, **more})
 
     def _past(self) -> TablePast | None:
         """What the rows of the store have ended with, where the model asks for it."""
@@ -102,11 +90,6 @@ class _Service:
             return None
         with read_store(self._state) as store:
             return store.past(self._model)
-
-    def _refused(self) -> None:
-        with self._lock:
-            self.served.requests += 1
-            self.served.refused += 1
 
     def incidents(self, most: int) -> list[dict[str, object]]:
         """Incidents of the store, the least likely by chance first."""
@@ -128,7 +111,10 @@ class _Service:
     def metrics(self) -> str:
         """Counts of this process, and of the store."""
         with self._lock:
-            metrics = self.served.metrics()
+            metrics = [
+                Metric(name, "counter", meaning, self._counts[name])
+                for name, meaning in _COUNTED.items()
+            ]
         if self._state is not None:
             with read_store(self._state) as store:
                 metrics += store.metrics()
