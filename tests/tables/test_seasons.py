@@ -1,9 +1,12 @@
 """Seasons of tables: chosen where they pay, alike at fit, in scores and in streams."""
 
+from copy import deepcopy
+
 import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from sklearn.base import clone
 
 import manyone
 from manyone import IndependentOCKSR, Monitor, TableModel
@@ -192,3 +195,38 @@ def test_where_no_season_pays_none_is_used_and_it_is_said(tables):
     assert said_of_seasons(unfitted().fit(hours))[1] == [
         "none is used: a usual task shows fewer than 5 days or weeks"
     ]
+
+
+def assert_same_past(model, other):
+    """Two models, one of which was fitted at once, go on from the same rows."""
+    past, wanted = model.training_.past, other.training_.past
+    assert past.is_like(wanted)
+    assert past.tasks.tolist() == wanted.tasks.tolist()
+    for name, values in vars(wanted.past).items():
+        np.testing.assert_allclose(getattr(past.past, name), values, err_msg=name)
+
+
+@pytest.mark.parametrize("history", ["auto", 12])
+def test_upkeep_leaves_the_past_that_a_fit_would_have(tables, history):
+    train, later = tables
+    first = later[later["when"] < later["when"].median()]
+    both = pd.concat([train, first], ignore_index=True)
+    in_whole = unfitted(history=history).fit(both)
+    assert bool(in_whole.training_.past.season) == (history == "auto")
+    model = unfitted(history=history).fit(train)
+    older = train.assign(when=train["when"] - pd.Timedelta(days=400))
+    new = first[first["shop"] == "a"].assign(shop="new")
+    assert_same_past(deepcopy(model).enroll(first), in_whole)
+    assert_same_past(deepcopy(model).refit(both), in_whole)
+    without = train[train["shop"] != "b"]
+    forgotten = deepcopy(model).forget("b")
+    assert_same_past(forgotten, clone(model).fit(without))
+    # Nothing of it is left: its rows have no more past than those of a new shop.
+    rows = first[first["shop"] == "b"]
+    unlabelled = forgotten.score(rows.assign(shop="x"))
+    np.testing.assert_array_equal(forgotten.score(rows)["score"], unlabelled["score"])
+    enrolled = deepcopy(model).enroll(new)
+    assert enrolled.training_.past.tasks.tolist() == [*"abcd", "new"]
+    assert_same_past(enrolled.forget("new"), model)
+    if history == 12:  # days that came before others change nothing but the season
+        assert_same_past(deepcopy(model).enroll(older), model)
