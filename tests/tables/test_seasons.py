@@ -206,6 +206,7 @@ def assert_same_past(model, other):
         np.testing.assert_allclose(getattr(past.past, name), values, err_msg=name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("history", ["auto", 12])
 def test_upkeep_leaves_the_past_that_a_fit_would_have(tables, history):
     train, later = tables
