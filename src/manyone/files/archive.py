@@ -55,7 +55,7 @@ _CHUNK = 2**20
 Layout = tuple[np.dtype[np.generic], tuple[int, ...], Literal["C", "F"]]
 
 
-def dumps(kind: str, value: object, *, trusted: Sequence[str] = ()) -> bytes:
+def dumps(kind: str, value: object) -> bytes:
     """A value as the bytes of a file.
 
     Parameters
@@ -65,8 +65,6 @@ def dumps(kind: str, value: object, *, trusted: Sequence[str] = ()) -> bytes:
     value : object
         A registered dataclass or estimator; it may hold others, arrays, sparse arrays, numbers,
         texts, lists, tuples and dicts, and, as estimators, steps of other packages.
-    trusted : sequence of str
-        Full names of further types that such steps may hold.
 
     Returns
     -------
@@ -77,10 +75,10 @@ def dumps(kind: str, value: object, *, trusted: Sequence[str] = ()) -> bytes:
     ValueError
         If a file cannot hold it; the message says what is in the way.
     """
-    return b"".join(_pieces(kind, value, trusted))
+    return b"".join(_pieces(kind, value, ()))
 
 
-def loads(data: bytes, kind: str, *, trusted: Sequence[str] = ()) -> object:
+def loads(data: bytes, kind: str) -> object:
     """The value in the bytes of a file.
 
     Parameters
@@ -88,14 +86,13 @@ def loads(data: bytes, kind: str, *, trusted: Sequence[str] = ()) -> object:
     data : bytes
     kind : str
         What the file has to be for.
-    trusted : sequence of str
 
     Raises
     ------
     ModelFileError
         If they are damaged, forged, or of another format.
     """
-    return _read(io.BytesIO(data), len(data), f"This {kind}", kind, trusted)
+    return _read(io.BytesIO(data), len(data), f"This {kind}", kind, ())
 
 
 def save(
@@ -104,14 +101,13 @@ def save(
     value: object,
     *,
     trusted: Sequence[str] = (),
-    new: bool = False,
 ) -> None:
     """Write a value to a file, whole or not at all; see `dumps`.
 
-    With `new`, the file must not exist yet.
+    `trusted` are full names of further types that steps of other packages may hold.
     """
     pieces = _pieces(kind, value, trusted)
-    with written_beside(Path(path), new=new) as stream:
+    with written_beside(Path(path)) as stream:
         for piece in pieces:
             stream.write(piece)
 

@@ -129,10 +129,9 @@ class Entry:
         for name, item in state.items():
             rule = self.rules.get(name)
             label = f"{self.name}.{name}"
-            if rule is not None and isinstance(item, np.ndarray | sparse.sparray):
-                shapes.check_array(label, item, rule, sizes)
-            elif rule is not None and isinstance(item, sparse.spmatrix):
-                shapes.check_array(label, sparse.csr_array(item), rule, sizes)
+            is_array = isinstance(item, np.ndarray) or sparse.issparse(item)
+            if rule is not None and is_array:
+                shapes.check_array(label, item.shape, rule, sizes)
             elif rule is not None and rule.startswith("=") and item is not None:
                 shapes.check_integer(label, item, rule, sizes)
             shared = shapes.SHARED if rule is None else rule

@@ -20,10 +20,9 @@ the size d here is called D there. Without a rule they share T (tasks) and d (co
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
-from scipy import sparse
 
 from manyone.files.errors import ModelFileError
 from manyone.files.kinds import AnyArray
@@ -36,24 +35,22 @@ SHARED = "T d"
 NEEDED = "needed"
 
 
-def check_array(
-    name: str, array: AnyArray | sparse.sparray, rule: str, sizes: Sizes
-) -> None:
+def check_array(name: str, shape: Sequence[int], rule: str, sizes: Sizes) -> None:
     """Refuse an array of another shape; sizes that are new become known.
 
     Parameters
     ----------
     name : str
         Of the field, for the message.
-    array : ndarray or sparse array
+    shape : sequence of int
     rule : str
     sizes : dict
         Changed in place.
     """
     axes = re.split(" in | starts ", rule)[0].split()
-    if len(array.shape) != len(axes):
-        raise ModelFileError(f"{name} has {len(array.shape)} axes, not {len(axes)}")
-    for axis, length in zip(axes, array.shape, strict=True):
+    if len(shape) != len(axes):
+        raise ModelFileError(f"{name} has {len(shape)} axes, not {len(axes)}")
+    for axis, length in zip(axes, shape, strict=True):
         label, _, more = axis.partition("+")
         size = length - int(more or 0)
         if label.endswith("!") and size < 1:

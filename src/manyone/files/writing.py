@@ -39,7 +39,7 @@ def csv_text(header: Sequence[str], lines: Iterable[Sequence[object]]) -> str:
     return stream.getvalue()
 
 
-def write_atomically(path: Path, content: bytes, *, new: bool = False) -> None:
+def write_atomically(path: Path, content: bytes) -> None:
     """Write bytes beside `path`, flush them to disk, then rename: never a half-written file.
 
     Parameters
@@ -47,22 +47,18 @@ def write_atomically(path: Path, content: bytes, *, new: bool = False) -> None:
     path : Path
         An existing file keeps its content until the new one is complete.
     content : bytes
-    new : bool, default=False
-        Whether the file must not exist yet: only one of two processes can make it.
 
     Raises
     ------
     FileNotFoundError
         If there is no folder to write into.
-    FileExistsError
-        If `new` and the file exists.
     """
-    with written_beside(path, new=new) as stream:
+    with written_beside(path) as stream:
         stream.write(content)
 
 
 @contextmanager
-def written_beside(path: Path, *, new: bool = False) -> Iterator[IO[bytes]]:
+def written_beside(path: Path) -> Iterator[IO[bytes]]:
     """A stream into a file beside `path`, which takes its place when all went well.
 
     Where `path` is a link, the file that it names is replaced. Mode and owner of a file that
@@ -72,8 +68,6 @@ def written_beside(path: Path, *, new: bool = False) -> Iterator[IO[bytes]]:
     ----------
     path : Path
         An existing file keeps its content until then.
-    new : bool, default=False
-        Whether the file must not exist yet.
 
     Yields
     ------
@@ -94,11 +88,7 @@ def written_beside(path: Path, *, new: bool = False) -> Iterator[IO[bytes]]:
             os.fsync(stream.fileno())
             if fcntl is None:
                 stream.close()  # Windows renames no file that is open
-            if new:
-                os.link(name, target)  # refuses to replace a file
-                os.unlink(name)
-            else:
-                os.replace(name, target)
+            os.replace(name, target)
         _flush_folder(target.parent)
     except BaseException:
         Path(name).unlink(missing_ok=True)

@@ -47,6 +47,8 @@ _OTHERS = {
 
 #: Where a table comes from.
 Source = Path | Query
+#: Rows whose values have types, and the share of the table that has been read with them.
+TypedBlock = tuple["pl.DataFrame", float]
 
 
 class Block(NamedTuple):
@@ -116,7 +118,7 @@ def read_table(
     table = pl.concat([part for part, _, _ in parts])
     delimiter = parts[0][1]
     _refuse_no_rows(len(table), file.name, need_rows)
-    names = [] if file.is_typed else table.columns
+    names = table.columns if file.typed is None else []
     unknown = [
         name
         for name in names
@@ -239,37 +241,32 @@ def is_parquet(source: Source) -> bool:
         return file.read(len(_PARQUET)) == _PARQUET
 
 
-def typed_blocks(file: OpenFile) -> Iterator[tuple[pl.DataFrame, float | None]]:
-    """Blocks of a table whose values have types, and the share read with each."""
-    if file.is_parquet:
-        yield from _parquet_blocks(file)
-        return
-    table = _sheet(file) if file.query is None else selected(file.query)
-    for start in range(0, max(len(table), 1), _ROWS):
-        yield (
-            table[start : start + _ROWS],
-            min(1.0, (start + _ROWS) / max(len(table), 1)),
-        )
+def _in_blocks(table: pl.LazyFrame) -> Iterator[TypedBlock]:
+    """Some rows of a table at a time, and the share read with each."""
+    import polars as pl
+
+    rows = table.select(pl.len()).collect().item()
+    for start in range(0, max(rows, 1), _ROWS):
+        share = min(1.0, (start + _ROWS) / max(rows, 1))
+        yield table.slice(start, _ROWS).collect(), share
+
+
+def _query_blocks(query: Query) -> Iterator[TypedBlock]:
+    yield from _in_blocks(selected(query).lazy())
 
 
 def _parquet_blocks(
-    file: OpenFile,
-) -> Iterator[tuple[pl.DataFrame, float | None]]:
+    name: str, source: Path | list[Path] | IO[bytes]
+) -> Iterator[TypedBlock]:
+    """Blocks of a file, of files that follow one another, or of a stream."""
     import polars as pl
 
-    with _reading_parquet(file.name):
-        if file.parts:
-            source = pl.scan_parquet(file.parts)
-        elif file.size is None:
-            source = pl.read_parquet(file.raw).lazy()
+    with _reading_parquet(name):
+        if isinstance(source, Path | list):
+            table = pl.scan_parquet(source)
         else:
-            source = pl.scan_parquet(file.name)
-        rows = source.select(pl.len()).collect().item()
-        for start in range(0, max(rows, 1), _ROWS):
-            yield (
-                source.slice(start, _ROWS).collect(),
-                min(1.0, (start + _ROWS) / max(rows, 1)),
-            )
+            table = pl.read_parquet(source).lazy()
+        yield from _in_blocks(table)
 
 
 @contextmanager
@@ -286,39 +283,39 @@ def _reading_parquet(name: str) -> Iterator[None]:
         ) from error
 
 
-def _sheet(file: OpenFile) -> pl.DataFrame:
+def _sheet_blocks(name: str, stream: IO[bytes]) -> Iterator[TypedBlock]:
     """The first sheet of a workbook; its first row has the names of the columns."""
-    content = file.raw.read()
+    content = stream.read()
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             is_workbook = "xl/workbook.xml" in archive.namelist()
             unpacked = sum(part.file_size for part in archive.infolist())
     except zipfile.BadZipFile as error:
         raise TableFileError(
-            f"{file.name} is damaged or cut off: {error}. Copy it again."
+            f"{name} is damaged or cut off: {error}. Copy it again."
         ) from error
     if not is_workbook:
         raise TableFileError(
-            f"{file.name} is a zip archive and no workbook. Give a table in CSV (gzipped "
+            f"{name} is a zip archive and no workbook. Give a table in CSV (gzipped "
             "or not), Parquet or xlsx."
         )
     if unpacked > _LARGEST_WORKBOOK:
         raise TableFileError(
-            f"{file.name} unpacks to {unpacked / 2**30:.1f} GB. Save the sheet as CSV."
+            f"{name} unpacks to {unpacked / 2**30:.1f} GB. Save the sheet as CSV."
         )
     import polars as pl
 
     try:
         import fastexcel
     except ImportError as error:
-        raise TableFileError(missing_package(file.name, error, "excel")) from error
+        raise TableFileError(missing_package(name, error, "excel")) from error
     try:
         sheet = fastexcel.read_excel(content).load_sheet(0, schema_sample_rows=None)
     except fastexcel.FastExcelError as error:
         raise TableFileError(
-            f"{file.name} cannot be read as xlsx: {_first_line(error)}."
+            f"{name} cannot be read as xlsx: {_first_line(error)}."
         ) from error
-    return pl.DataFrame(sheet)
+    yield from _in_blocks(pl.DataFrame(sheet).lazy())
 
 
 def _first_line(error: BaseException) -> str:
@@ -326,33 +323,27 @@ def _first_line(error: BaseException) -> str:
 
 
 class OpenFile(NamedTuple):
-    """An open file: its beginning, the rest, its name for messages, its size if it has one.
+    """A table that is open: a text, or blocks of values that have types.
 
-    A folder of Parquet files is one, too: `parts` are its files.
+    Attributes
+    ----------
+    name : str
+        For messages.
+    raw : stream
+        Its bytes, if it has any.
+    size : int or None
+        Number of bytes of a file.
+    is_packed : bool
+        Whether it is gzipped.
+    typed : iterator or None
+        Blocks of values that have types; None: it is a text.
     """
 
-    raw: IO[bytes]
-    start: bytes
     name: str
-    size: int | None
-    query: Query | None = None
-    parts: list[Path] | None = None
-
-    @property
-    def is_parquet(self) -> bool:
-        """Whether it begins as Parquet does."""
-        return self.start.startswith(_PARQUET)
-
-    @property
-    def is_typed(self) -> bool:
-        """Whether its values have types; those of a text file have none."""
-        is_typed_file = self.start.startswith((_PARQUET, _ZIP))
-        return is_typed_file or self.query is not None
-
-    @property
-    def is_packed(self) -> bool:
-        """Whether it is gzipped."""
-        return self.start.startswith(_GZIP)
+    raw: IO[bytes]
+    size: int | None = None
+    is_packed: bool = False
+    typed: Iterator[TypedBlock] | None = None
 
     def done(self) -> float | None:
         """Share of the file that has been read."""
@@ -366,14 +357,14 @@ class OpenFile(NamedTuple):
     ) -> TextColumns:
         """How its texts are read; of typed values only times have to be."""
         dates: dict[str, Kind] = dict.fromkeys(time_formats, "date")
-        kinds_of_texts = dates if self.is_typed else {**kinds, **dates}
+        kinds_of_texts = {**kinds, **dates} if self.typed is None else dates
         return TextColumns(self.name, kinds_of_texts, time_formats, bad_values)
 
     def tables(self) -> Iterator[tuple[pl.DataFrame, str, float | None]]:
         """Blocks of rows, the delimiter of a text, and the share read with each."""
-        if self.is_typed:
-            for table, done in typed_blocks(self):
-                yield table, "", done
+        for table, done in self.typed or ():
+            yield table, "", done
+        if self.typed is not None:
             return
         for table, delimiter in read_text(self.chunks(), self.name):
             yield table, delimiter, self.done()
@@ -396,21 +387,26 @@ class OpenFile(NamedTuple):
 def opened(source: Source | bytes) -> Iterator[OpenFile]:
     """Open a file, a folder, stdin or bytes, and refuse what is known to be no table."""
     if isinstance(source, Query):
-        yield OpenFile(io.BytesIO(), b"", str(source), None, source)
+        yield OpenFile(str(source), io.BytesIO(), typed=_query_blocks(source))
         return
     if isinstance(source, Path) and source.is_dir():
-        parts = parquet_files(source)
-        yield OpenFile(io.BytesIO(), _PARQUET, str(source), None, parts=parts)
+        blocks = _parquet_blocks(str(source), parquet_files(source))
+        yield OpenFile(str(source), io.BytesIO(), typed=blocks)
         return
     with _stream_of(source) as (stream, name, size):
-        file = OpenFile(stream, stream.peek(8), name, size)
+        start = stream.peek(8)
         for mark, what in _OTHERS.items():
-            if file.start.startswith(mark):
+            if start.startswith(mark):
                 raise TableFileError(
-                    f"{file.name} is {what}. Give a table in CSV (gzipped or not), "
-                    "Parquet or xlsx."
+                    f"{name} is {what}. Give a table in CSV (gzipped or not), Parquet or "
+                    "xlsx."
                 )
-        yield file
+        typed = None
+        if start.startswith(_PARQUET):
+            typed = _parquet_blocks(name, stream if size is None else Path(name))
+        elif start.startswith(_ZIP):
+            typed = _sheet_blocks(name, stream)
+        yield OpenFile(name, stream, size, start.startswith(_GZIP), typed)
 
 
 @contextmanager

@@ -24,8 +24,8 @@ from manyone.tablefiles.reading import (
     Block,
     OpenFile,
     Source,
+    TypedBlock,
     opened,
-    typed_blocks,
 )
 from manyone.tablefiles.text import (
     Records,
@@ -116,21 +116,21 @@ class Tail:
         """New rows, some at a time; `consumed` says how far each block goes."""
         is_file = self._file.size is not None
         stamp = stamp_of(os.fstat(self._file.raw.fileno())) if is_file else ""
-        if self._file.is_typed:
-            yield from self._typed_rows(most_rows)
-        else:
+        if self._file.typed is None:
             yield from self._text_rows(most_rows)
+        else:
+            yield from self._typed_rows(self._file.typed, most_rows)
         self.consumed = replace(self.consumed, stamp=stamp)
         self._columns.warn_of_bad()
 
     # -------------------------------------------------------------------------- typed values
 
-    def _typed_rows(self, most_rows: int) -> Iterator[Block]:
+    def _typed_rows(
+        self, typed: Iterator[TypedBlock], most_rows: int
+    ) -> Iterator[Block]:
         import polars as pl
 
-        tables: Iterator[pl.DataFrame] = (
-            table for table, _ in typed_blocks(self._file)
-        )
+        tables: Iterator[pl.DataFrame] = (table for table, _ in typed)
         if self._before is not None and self._before.rows:
             rows = pl.concat(list(tables))
             read_before = rows[: self._before.rows]
