@@ -90,19 +90,15 @@ def _closest_change(
     It is looked for on the way to what is expected, and in steps up and down.
     """
     best = np.where(changes(start), start, np.nan)
-    target = np.where(np.isnan(expected), start, expected)
-    brackets = [(start, np.where(changes(target), target, np.nan))]
-    for way in (1.0, -1.0):
-        before = start.copy()
+    to_expected = np.nan_to_num(expected - start)[None, :]
+    doubled = unit * _FIRST * 2.0 ** np.arange(_DOUBLED)[:, None]
+    for steps in (to_expected, doubled, -doubled):
+        before = start
         after = np.full(len(start), np.nan)
-        for step in unit * _FIRST * 2.0 ** np.arange(_DOUBLED):
-            value = start + way * step
-            hit = np.isnan(after) & changes(value)
-            after[hit] = value[hit]
-            missed = np.isnan(after)
-            before[missed] = value[missed]
-        brackets.append((before, after))
-    for before, after in brackets:
+        for step in steps:
+            value = start + step
+            after = np.where(np.isnan(after) & changes(value), value, after)
+            before = np.where(np.isnan(after), value, before)
         is_found = ~np.isnan(after)
         for _ in range(_HALVED if is_found.any() else 0):
             middle = np.where(is_found, before + 0.5 * (after - before), start)
