@@ -1,5 +1,6 @@
 """Every row gets an answer: wild values, tasks of one row, tasks never seen, and at what rate."""
 
+import pickle
 import warnings
 from contextlib import nullcontext
 from functools import partial
@@ -17,7 +18,7 @@ from manyone import (
     Monitor,
     TableModel,
 )
-from manyone.tables.errors import SkippedRowsWarning
+from manyone.tables.errors import SkippedRowsWarning, UnknownTaskError
 
 FAST = IndependentOCKSR(metric="whitened", kernel="laplacian")
 
@@ -313,3 +314,10 @@ def test_columns_may_have_numbers_for_names():
     model = TableModel("who", method="IndependentOCKSR", ignore=2)
     expected = clone(model).set_params(ignore=["2"]).fit(named).score(named, keep=["1"])
     pd.testing.assert_frame_equal(model.fit(rows).score(rows, keep=1), expected)
+
+
+def test_an_error_from_another_process_says_the_same():
+    error = UnknownTaskError("has no task", row=3, remedy="Fill it in.")
+    again = pickle.loads(pickle.dumps(error))
+    assert str(again) == str(error) == "Row 3 has no task. Fill it in."
+    assert (type(again), again.row) == (UnknownTaskError, 3)

@@ -64,7 +64,7 @@ class TextColumns:
         Columns of dates with a time zone, of those whose kind was found.
     bad_cells : Counter
         Values taken as missing, by column.
-    first_bad : list of str
+    first_bad : str
         The first of them, in words.
     """
 
@@ -75,7 +75,7 @@ class TextColumns:
     style: Style = "point"
     zoned: set[str] = field(default_factory=set)
     bad_cells: Counter[str] = field(default_factory=Counter)
-    first_bad: list[str] = field(default_factory=list)
+    first_bad: str = ""
 
     def find_style(
         self, table: pl.DataFrame, delimiter: str, unknown: Collection[str] = ()
@@ -225,8 +225,7 @@ class TextColumns:
         text = column[row]
         place = f"column {column.name!r}, row {first_row + row}: {text!r}"
         if self.bad_values == "missing":
-            if not self.bad_cells[column.name]:
-                self.first_bad.append(place)
+            self.first_bad = self.first_bad or place
             self.bad_cells[column.name] += int(bad.sum())
             return
         form = self.time_formats.get(column.name)
@@ -251,7 +250,7 @@ class TextColumns:
         total = plural(self.bad_cells.total(), "bad value")
         warn_user(
             f"{self.name}: {total} taken as missing, by column: {counts}. The first: "
-            f"{self.first_bad[0]}.",
+            f"{self.first_bad}.",
             UserWarning,
         )
 

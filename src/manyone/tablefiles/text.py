@@ -259,10 +259,8 @@ class TextReader:
         self.row = 0
         self.encoding = ""
         self.delimiter = _find_delimiter(records) if delimiter is None else delimiter
-        header = records.content[: records.end[0]]
-        first = Records(
-            header + b"\n", records.end[:1], records.quoted[: len(header) + 1]
-        )
+        first = records.part(0, 1)
+        header = first.content[:-1]
         self._refuse_stray_quotes(first)
         (fields,) = csv.reader(
             [self._decoded(header).decode().rstrip("\r")], delimiter=self.delimiter

@@ -19,15 +19,14 @@ class TableError(ValueError):
     def __init__(
         self, problem: str, *, row: int | None = None, remedy: str = ""
     ) -> None:
+        super().__init__(problem)
         self.problem = problem
         self.row = row
         self.remedy = remedy
-        place = "" if row is None else f"Row {row} "
-        super().__init__(f"{place}{problem}. {remedy}".rstrip())
 
-    def __reduce__(self) -> tuple[object, ...]:
-        """Keep the parts where an error crosses processes."""
-        return _again, (type(self), self.problem, self.row, self.remedy)
+    def __str__(self) -> str:
+        place = "" if self.row is None else f"Row {self.row} "
+        return f"{place}{self.problem}. {self.remedy}".rstrip()
 
 
 class UnknownTaskError(TableError):
@@ -44,9 +43,3 @@ class TimeError(TableError):
 
 class SkippedRowsWarning(UserWarning):
     """Rows of unknown tasks have no answer, as was asked for."""
-
-
-def _again(
-    kind: type[TableError], problem: str, row: int | None, remedy: str
-) -> TableError:
-    return kind(problem, row=row, remedy=remedy)
