@@ -18,8 +18,10 @@ from manyone.solvers.two_layers import respond
 
 #: False-alarm rates that models are asked for.
 ALARM_RATES = (0.05, 0.1, 0.2, 0.3)
-# What the figures show of a model, and to how many digits.
-_SHOWN: dict[Literal["structure", "objective_path", "second_kernel"], int] = {
+#: What the figures show of a model.
+Shown = Literal["structure", "second_kernel", "objective_path"]
+# To how many digits it is kept.
+_DIGITS: dict[Shown, int] = {
     "structure": 6,
     "objective_path": 15,
     "second_kernel": 3,
@@ -102,7 +104,7 @@ def _learned(model: Fitted, cell: Cell) -> CellResult:
     if cell.setting in RIDGES and can.regression:
         result["sse"] = sum_of_squared_errors(model)
     if cell.repetition == 0 and cell.setting in ("tuned", RIDGES[0]):
-        for key, digits in _SHOWN.items():
+        for key, digits in _DIGITS.items():
             if f"{key}_" in can.learns:
                 values = np.asarray(getattr(model, f"{key}_"), dtype=float)
                 result[key] = values.round(digits).tolist()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from matplotlib.artist import Artist
@@ -15,7 +15,7 @@ from matplotlib.ticker import PercentFormatter
 
 from manyone._types import Codes
 from manyone.estimators import METHODS
-from manyone.experiments.cells import ALARM_RATES, CellResult
+from manyone.experiments.cells import ALARM_RATES, CellResult, Shown
 from manyone.experiments.data import DATASETS
 from manyone.experiments.methods import compared, has_ridge, ours
 from manyone.experiments.plan import RIDGES
@@ -45,8 +45,6 @@ _MEANINGS = {
     "OKL": "its kernel over tasks",
 }
 
-#: What is shown of a model.
-Shown = Literal["structure", "second_kernel", "objective_path"]
 #: Of a method: its name, and the points of its curve.
 Curve = tuple[str, Sequence[float], Sequence[float]]
 
