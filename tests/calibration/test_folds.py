@@ -11,7 +11,12 @@ from manyone import (
     TimeBlocks,
 )
 from manyone.calibration import folds
-from manyone.calibration.folds import assign_folds, halved_splits, similarity_of
+from manyone.calibration.folds import (
+    assign_folds,
+    content_order,
+    halved_splits,
+    similarity_of,
+)
 from manyone.data.rows import TrainingRows, training_rows
 from manyone.kernels.kernel import Kernel
 
@@ -154,3 +159,15 @@ def test_copies_that_rounding_tells_apart_count_as_their_weight():
     rounded = repeated.X * (1.0 + 1e-14 * rng.normal(size=repeated.X.shape))
     found = similarity_of(rounded, repeated, kernel)
     np.testing.assert_allclose(found, expected[again[source]], rtol=1e-11)
+
+
+def test_tasks_that_share_rows_have_an_order_whatever_they_are_called():
+    """Tasks of yes and no share their smallest row."""
+    content = [[1, 2, 3], [1, 1, 2], [1, 2], [1, 3]]
+    names = np.array([2, 0, 3, 1])
+    in_order = []
+    for called in (np.arange(4), names):
+        codes = np.repeat(called, [len(rows) for rows in content])
+        rows = rows_of(np.concatenate(content), codes.tolist())
+        in_order.append([called.tolist().index(k) for k in content_order(rows)])
+    assert in_order[0] == in_order[1]

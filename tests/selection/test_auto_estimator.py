@@ -117,3 +117,16 @@ def test_blocks_are_chosen_for_on_a_sample():
 def test_there_is_no_budget():
     with pytest.raises(TypeError, match="budget"):
         auto(X, task=TASK, budget=1.0)
+
+
+def test_the_choice_does_not_depend_on_names_of_tasks_of_yes_and_no():
+    rng = np.random.default_rng(1)
+    X = (rng.random((48, 3)) < 0.5).astype(float)
+    task = np.arange(48) % 6
+    names = np.array(["z", "y", "x", "w", "v", "u"])
+    plain = AutoOneClass("strangers").fit(X, task=task)
+    named = AutoOneClass("strangers").fit(X, task=names[task])
+    np.testing.assert_allclose(
+        named.choice_["score"], plain.choice_["score"], rtol=1e-9
+    )
+    np.testing.assert_array_equal(named.choice_["chosen"], plain.choice_["chosen"])

@@ -17,7 +17,8 @@ from __future__ import annotations
 import numpy as np
 
 from manyone._types import Array, Codes
-from manyone.data.rows import TrainingRows
+from manyone.calibration.ranks import doubled_ranks
+from manyone.data.rows import TrainingRows, group_rows
 
 # Share of a task's scores that counts as its lower tail. Fewer would be too few to correlate.
 _TAIL = 0.25
@@ -130,11 +131,11 @@ def likeness(scores: Array, rows: TrainingRows) -> float:
     group = np.unique(rows.group[judged], return_inverse=True)[1]
     codes = rows.codes[judged]
     weight = rows.weight[judged]
-    order = np.lexsort((scores[judged], codes))
-    starts = np.searchsorted(codes[order], codes)
     rank = np.empty(len(judged))
-    rank[order] = np.arange(len(judged))
-    rank = (rank - starts) / np.bincount(codes)[codes]
+    order, starts = group_rows(codes, rows.n_tasks)
+    for task_rows in np.split(order, starts[1:-1]):
+        ranks = doubled_ranks(scores[judged[task_rows]])[0]
+        rank[task_rows] = ranks / (2 * max(len(task_rows), 1))
     size = np.bincount(group, weight)
     total = np.bincount(codes, weight)
     of_group = np.bincount(group, weight * rank) / size

@@ -363,11 +363,20 @@ def halved_splits(rows: TrainingRows, kind: str) -> Iterator[Split]:
 
 
 def content_order(rows: TrainingRows) -> Codes:
-    """Tasks in the order of their rows' content, whatever they are called, shape (T,)."""
-    least = np.full(rows.n_tasks, rows.content.max() + 1)
-    of_task = rows.codes >= 0
-    np.minimum.at(least, rows.codes[of_task], rows.content[of_task])
-    return np.argsort(least, kind="stable")
+    """Tasks in the order of their rows' content, whatever they are called, shape (T,).
+
+    All rows count: tasks of yes and no share many of them.
+    """
+    of_task = np.flatnonzero(rows.codes >= 0)
+    n_contents = rows.content.max() + 1
+    pairs = rows.codes[of_task] * n_contents + rows.content[of_task]
+    distinct, place = np.unique(pairs, return_inverse=True)
+    counts = np.bincount(place, rows.weight[of_task])
+    codes, content = np.divmod(distinct, n_contents)
+    starts = np.searchsorted(codes, np.arange(1, rows.n_tasks))
+    of_tasks = zip(np.split(content, starts), np.split(counts, starts), strict=True)
+    keys = [(content.tolist(), counts.tolist()) for content, counts in of_tasks]
+    return np.array(sorted(range(rows.n_tasks), key=keys.__getitem__), dtype=np.intp)
 
 
 def similarity_of(X: Rows, rows: TrainingRows, kernel: Kernel) -> Array:

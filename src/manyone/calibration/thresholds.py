@@ -51,6 +51,7 @@ from manyone.calibration.borrowing import (
     like_sizes,
 )
 from manyone.calibration.dependence import calibration_weight
+from manyone.calibration.ranks import ROUNDING
 from manyone.data.checks import warn_of_copies
 from manyone.data.rows import TrainingRows
 from manyone.messages import shortlist
@@ -65,8 +66,6 @@ OWN_RANKS = 5
 # Least mean depth beside the far score, and where that is not known: less is rounding.
 _LEAST_DEPTH = 1e-6
 _LEAST_SCORE = 1e-9
-# Scores of copies differ by rounding only.
-_ROUNDING = 1e-10
 _TINY = float(np.finfo(float).tiny)
 _NEGATIVE = np.iinfo(np.int64).min
 # The threshold of a task that cannot raise an alarm.
@@ -556,7 +555,7 @@ def tied_scores(scores: Array, codes: Codes, weight: Array) -> Mask:
     order = np.lexsort((scores, codes))
     ascending = scores[order]
     gap = np.diff(ascending)
-    level = gap <= _ROUNDING * (1.0 + np.abs(ascending[1:]))
+    level = gap <= ROUNDING * (1.0 + np.abs(ascending[1:]))
     level &= np.diff(codes[order]) == 0
     tied = np.zeros(len(scores), dtype=bool)
     tied[order[1:]] |= level

@@ -16,10 +16,9 @@ from scipy.special import logsumexp
 from scipy.stats import mannwhitneyu
 
 from manyone._types import Array, Codes
+from manyone.calibration.ranks import doubled_ranks
 from manyone.calibration.thresholds import Calibration
 
-# Scores of copies differ by rounding only.
-_ROUNDING = 1e-10
 # Without ties the law is exact up to so many pairs of a known and a new row. Beyond, it
 # is taken as normal; its tails are lighter than that, so p can only be too large there.
 _PAIRS = 50_000
@@ -50,7 +49,7 @@ def rank_sum_pvalue(known: Array, new: Array) -> float:
     """
     if len(known) == 0 or len(new) == 0:
         return 1.0
-    ranks, tied = _doubled_ranks(np.concatenate([known, new]))
+    ranks, tied = doubled_ranks(np.concatenate([known, new]))
     if not tied:
         exact = len(known) * len(new) <= _PAIRS
         law = mannwhitneyu(
@@ -65,19 +64,6 @@ def rank_sum_pvalue(known: Array, new: Array) -> float:
         return _chance_of_low_sum(ranks, ranks[len(known) :])
     mirrored = ranks.max() - ranks
     return _chance_of_low_sum(mirrored, mirrored[: len(known)])
-
-
-def _doubled_ranks(scores: Array) -> tuple[NDArray[np.int64], bool]:
-    """Twice the ranks (k,), ties sharing their mean, and whether there are any."""
-    order = np.argsort(scores, kind="stable")
-    ascending = scores[order]
-    rises = np.diff(ascending) > _ROUNDING * (1.0 + np.abs(ascending[1:]))
-    level = np.concatenate([[0], np.cumsum(rises)])
-    last = np.cumsum(np.bincount(level))
-    first = np.concatenate([[0], last[:-1]])
-    doubled = np.empty(len(scores), dtype=np.int64)
-    doubled[order] = (first + last + 1)[level]
-    return doubled, not rises.all()
 
 
 def _chance_of_low_sum(values: NDArray[np.int64], part: NDArray[np.int64]) -> float:

@@ -29,6 +29,7 @@ from manyone.calibration.folds import (
     content_order,
     halved_splits,
 )
+from manyone.calibration.ranks import ROUNDING
 from manyone.data.groups import leaving_together
 from manyone.data.rows import TrainingRows, renumbered
 from manyone.estimators.base import MultiTaskOneClass
@@ -73,14 +74,16 @@ def areas_of_curves(
     Returns
     -------
     ndarray of shape (n_curves,)
-        NaN where a curve has no positive or no negative weight. Ties count one half.
+        NaN where a curve has no positive or no negative weight. Ties, and scores that
+        differ by rounding, count one half.
     """
     order = np.lexsort((scores, curve))
     scores = scores[order]
     curve = curve[order]
     positive_weight = np.where(positive, weight, 0.0)[order]
     negative_weight = np.where(positive, 0.0, weight)[order]
-    changes = (curve[1:] != curve[:-1]) | (scores[1:] != scores[:-1])
+    rises = np.diff(scores) > ROUNDING * (1.0 + np.abs(scores[1:]))
+    changes = (curve[1:] != curve[:-1]) | rises
     starts = np.append(0, np.flatnonzero(changes) + 1)
     ends = np.append(starts[1:], len(scores))
     # Negative weight so far, of all curves: before equal scores, and with them.
