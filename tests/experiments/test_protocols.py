@@ -63,7 +63,7 @@ class Claims:
         return X[:, :1] + 100.0 * np.arange(5)
 
 
-def test_rows_are_scored_against_the_task_that_they_judge():
+def test_rows_are_scored_against_the_task_that_is_judged_by_them():
     labels = labels_like("face")
     split = Protocol("seen", 5, 4, 10, 17).split(labels, labels, seed=0)
     X = np.random.default_rng(0).normal(size=(len(labels), 1))

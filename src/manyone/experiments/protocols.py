@@ -51,13 +51,13 @@ class Split:
     tasks : ndarray of shape (T,)
         The enrolled tasks, sorted.
     test : ndarray of shape (m,)
-        Test rows of all tasks; a row is there once for each task that it judges.
+        Test rows of all tasks; a row is there once for each task that is judged by it.
     judged : ndarray of shape (m,)
-        The task that each of them judges.
+        The task that is judged by each of them.
     anomalous : ndarray of bool of shape (m,)
         Whether it is an anomaly to that task.
     shared : bool
-        Whether a row may judge several tasks; models then score it against all of them.
+        Whether several tasks may be judged by one row; models then score it against all tasks.
     """
 
     train: Codes
