@@ -26,7 +26,6 @@ Rows of one moment are one arrival. Nothing is said of tasks with a single one.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -115,23 +114,7 @@ def _lenders(counts: Codes, size: Codes, borrows: Array) -> Array:
     return np.asarray(others - (counts[borrows] >= need) + 1.0)
 
 
-class Silent(NamedTuple):
-    """A task of a table that sends no rows any more.
-
-    Attributes
-    ----------
-    task : int
-    latest : float
-        Time of its last row.
-    p_value : float
-    """
-
-    task: int
-    latest: float
-    p_value: float
-
-
-def silent_tasks(task: Codes, time: Array, level: float) -> list[Silent]:
+def silent_tasks(task: Codes, time: Array, level: float) -> list[tuple[int, float]]:
     """Tasks of a table whose last row lies too far back, the clearest first.
 
     Parameters
@@ -140,6 +123,11 @@ def silent_tasks(task: Codes, time: Array, level: float) -> list[Silent]:
         Numbers of tasks, and times, of the rows in any order.
     level : float
         Share of gaps that may be flagged.
+
+    Returns
+    -------
+    list of (int, float)
+        Their numbers, and the times of their last rows.
     """
     order = np.lexsort((time, task))
     starts = np.flatnonzero(np.diff(task[order], prepend=-1))
@@ -148,8 +136,9 @@ def silent_tasks(task: Codes, time: Array, level: float) -> list[Silent]:
     latest = np.array([part[-1] for part in parts])
     p = gap_pvalues(gap_table(gaps), latest.max() - latest, level)
     tasks = task[order][starts]
-    found = [
-        Silent(int(tasks[k]), float(latest[k]), float(p[k]))
-        for k in np.flatnonzero(p <= level).tolist()
+    clearest_first = np.lexsort((tasks, latest, p))
+    return [
+        (int(tasks[k]), float(latest[k]))
+        for k in clearest_first.tolist()
+        if p[k] <= level
     ]
-    return sorted(found, key=lambda one: (one.p_value, one.latest, one.task))

@@ -93,10 +93,9 @@ def _silent(findings: Findings) -> tuple[tuple[str, str], ...]:
     rows = findings.rows
     if rows.time is None:
         return ()
-    silent = silent_tasks(rows.task, rows.time, LEVEL)
     return tuple(
-        (findings.tasks.names[each.task], moment(each.latest, rows.dated))
-        for each in silent
+        (findings.tasks.names[task], moment(latest, rows.dated))
+        for task, latest in silent_tasks(rows.task, rows.time, LEVEL)
     )
 
 
