@@ -20,7 +20,7 @@ def ranks(scores):
     k, n = scores.shape
     found = np.empty((k, n))
     for i in range(n):
-        u = drift.uniforms(0, np.arange(k), np.full(k, i))
+        u = drift.uniforms(np.arange(k), np.full(k, i))
         found[:, i] = drift.smoothed_ranks(scores[:, :i], scores[:, i], u)
     return found
 
@@ -68,12 +68,10 @@ def test_marks_are_standardised_and_rows_alike_count_less():
 def test_numbers_do_not_depend_on_company():
     codes = np.arange(50)
     counts = np.arange(50) % 7
-    together = drift.uniforms(3, codes, counts)
-    alone = [drift.uniforms(3, codes[[i]], counts[[i]])[0] for i in range(50)]
+    together = drift.uniforms(codes, counts)
+    alone = [drift.uniforms(codes[[i]], counts[[i]])[0] for i in range(50)]
     assert together.tolist() == alone
-    many = drift.uniforms(
-        0, np.repeat(np.arange(100), 100), np.tile(np.arange(100), 100)
-    )
+    many = drift.uniforms(np.repeat(np.arange(100), 100), np.tile(np.arange(100), 100))
     assert kstest(many, "uniform").pvalue > 0.001
     assert len(np.unique(many)) == 10_000
 

@@ -57,14 +57,13 @@ def fresh_shares() -> Array:
     return _PRIOR.copy()
 
 
-def uniforms(seed: int, codes: Codes, counts: Codes) -> Array:
-    """Uniform numbers in (0, 1), shape (k,): the same for the same seed, task and count.
+def uniforms(codes: Codes, counts: Codes) -> Array:
+    """Uniform numbers in (0, 1), shape (k,): the same for the same task and count.
 
     Drawn by hashing (splitmix64) and not from a stream, so that it does not matter how rows are
     batched, in which order tasks come, or where a run was resumed.
     """
-    x = codes.astype(np.uint64) + np.uint64(seed * STEP % 2**64)
-    x = mixed(x + np.uint64(STEP))
+    x = mixed(codes.astype(np.uint64) + np.uint64(STEP))
     x = mixed((x ^ counts.astype(np.uint64)) + np.uint64(STEP))
     return ((x >> np.uint64(12)).astype(np.float64) + 0.5) / 2.0**52
 

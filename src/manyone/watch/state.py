@@ -99,8 +99,6 @@ class MonitorState:
         Of the model that it belongs to.
     rate, drift_level : float
         Promised alarm rate, and probability of a false drift flag of one task.
-    seed : int
-        Of the numbers that break ties.
     window : ndarray of shape (T, WINDOW)
         The scores that p-values are taken among.
     confirmed : ndarray of bool of shape (T, WINDOW)
@@ -136,7 +134,6 @@ class MonitorState:
     fingerprint: str
     rate: float
     drift_level: float
-    seed: int
     fleet_flagged: Codes
     window: Array
     confirmed: Mask
@@ -166,9 +163,7 @@ class MonitorState:
         return np.asarray(self.answers[t].sum(axis=1) > 0.0)
 
     @classmethod
-    def start(
-        cls, model: WatchedModel, *, drift_level: float = 0.01, seed: int = 0
-    ) -> Self:
+    def start(cls, model: WatchedModel, *, drift_level: float = 0.01) -> Self:
         """State before the first row.
 
         Parameters
@@ -176,7 +171,6 @@ class MonitorState:
         model : fitted estimator or TableModel
         drift_level : float, default=0.01
             Probability that a task is ever flagged although nothing drifts.
-        seed : int, default=0
 
         Returns
         -------
@@ -202,7 +196,6 @@ class MonitorState:
             fingerprint=fingerprint_of(model),
             rate=rate,
             drift_level=drift_level,
-            seed=int(seed),
             fleet_flagged=np.full(1, -1),
             past=_past_of(model),
             **kept,

@@ -146,7 +146,7 @@ def _ranks(
     """Ranks (k, 2) among new rows, and among left-out and new rows."""
     counts = state.counts[t]
     most = int(counts.max())
-    u = drift.uniforms(state.seed, t, state.rows[t])
+    u = drift.uniforms(t, state.rows[t])
     history = state.history[t, :most]
     history[np.arange(most) >= counts[:, None]] = np.nan
     both = np.concatenate([left_out.astype(np.float32), history], axis=1)
