@@ -201,7 +201,7 @@ def watch(
         watch_words.show_incidents(outcome)
         if answers:
             typer.echo(f"{new_answers:,} of {len(answers):,} answers were new")
-        watch_words.show_drift(monitor)
+        watch_words.show_drift(outcome)
         watch_words.show_silent(run.silent)
         if out is not None:
             typer.echo(f"Scores: {out}")

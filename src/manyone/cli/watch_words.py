@@ -17,10 +17,10 @@ from manyone.alerts.evidence import (
     total_law,
 )
 from manyone.cli.common import print_lines
-from manyone.cli.watching import WatchRun, plain_time, when_it_drifts
+from manyone.cli.watching import WatchRun, plain_time
 from manyone.messages import label_text, plural, shortlist, warn_user
 from manyone.tablefiles import Source
-from manyone.watch import Monitor, MonitorState
+from manyone.watch import MonitorState
 from manyone.watch.arrivals import Silent
 from manyone.watch.drift import weights_of_rows
 from manyone.watch.incidents import incidents_of, outstanding
@@ -43,11 +43,14 @@ class Outcome:
         and its ``rows``, ``alarms``, ``first_alarm`` and ``muted`` alarms.
     incidents : list of Line
         Those of stretches that its alarms have joined, the least likely by chance first.
+    drifting : list of Line
+        ``task``, ``since`` when, and when it was ``flagged``.
     """
 
     run: WatchRun
     tasks: list[Line]
     incidents: list[Line]
+    drifting: list[Line]
 
     @classmethod
     def of(cls, run: WatchRun) -> Outcome:
@@ -60,7 +63,11 @@ class Outcome:
             "WHERE number > :since GROUP BY task, new ORDER BY min(number)",
             since=run.since,
         )
-        return cls(run, tasks, incidents_of(run.store, since=run.since))
+        drifting = run.store.query(
+            "SELECT task, drift_since AS since, drift_flagged AS flagged FROM tasks "
+            "WHERE drift_flagged IS NOT NULL ORDER BY task"
+        )
+        return cls(run, tasks, incidents_of(run.store, since=run.since), drifting)
 
     def total(self, name: str) -> int:
         """Rows, alarms or muted alarms of all tasks."""
@@ -102,12 +109,6 @@ class Outcome:
         """For machines."""
         run = self.run
         state = run.monitor.state
-        tasks = run.monitor.model.tasks_
-        drifting = []
-        for t in np.flatnonzero(state.flagged >= 0).tolist():
-            since, flagged = when_it_drifts(state, t)
-            line = {"task": str(tasks[t]), "since": since, "flagged": flagged}
-            drifting.append(line)
         alarmed = [line for line in self.tasks if line["alarms"]]
         alarmed.sort(key=lambda line: (-line["alarms"], line["first_alarm"]))
         return {
@@ -122,7 +123,7 @@ class Outcome:
                 label_text(line["task"]): line["alarms"]
                 for line in alarmed[:_MOST_SHOWN]
             },
-            "drifting": drifting,
+            "drifting": self.drifting,
             "newly_drifting": run.newly_drifting,
             "silent": [
                 {"task": one.task, "latest": one.latest, "p_value": one.p_value}
@@ -182,18 +183,19 @@ def show_incidents(outcome: Outcome) -> None:
         typer.echo("No new incident stands out from chance.")
 
 
-def show_drift(monitor: Monitor) -> None:
+def show_drift(outcome: Outcome) -> None:
     """What drifts since when, and what to do about it."""
-    state = monitor.state
-    tasks = monitor.model.tasks_
-    drifting = np.flatnonzero(state.flagged >= 0)
-    if not len(drifting):
+    if not outcome.drifting:
         typer.echo("Nothing drifts.")
         return
-    clearest_first = drifting[np.argsort(-state.most[drifting])].tolist()
+    state = outcome.run.monitor.state
+    tasks = outcome.run.monitor.model.tasks_
+    codes = codes_by_name(tasks.tolist())
+    clearest_first = sorted(
+        outcome.drifting, key=lambda line: -state.most[codes[line["task"]]]
+    )
     lines = [
-        (str(tasks[t]), *when_it_drifts(state, t), _advice(state, t))
-        for t in clearest_first
+        (*line.values(), _advice(state, codes[line["task"]])) for line in clearest_first
     ]
     _show_first("Drifting", ("task", "since about", "flagged", "what to do"), lines)
     if np.median(weights_of_rows(state.neighbours)) < _ALIKE:
@@ -205,7 +207,7 @@ def show_drift(monitor: Monitor) -> None:
     chance = f"chance, which flags one quiet task in {1 / state.drift_level:.0f}."
     if state.fleet_flagged[0] < 0:
         typer.echo(f"{fleet} do not drift: a flag may be {chance}")
-    elif 2 < len(tasks) < 2 * len(drifting):
+    elif 2 < len(tasks) < 2 * len(lines):
         typer.echo("Most tasks drift: look at what they share (a sensor, an import).")
     else:
         typer.echo(f"{fleet} drift too: this is not {chance}")
