@@ -412,6 +412,16 @@ def group_rows(codes: Codes, n_tasks: int) -> tuple[Codes, Codes]:
     return order, starts
 
 
+def rows_by_task(codes: Codes) -> list[tuple[int, Codes]]:
+    """Each task that has rows, with the numbers of its rows."""
+    if len(codes) == 1:
+        return [(int(codes[0]), np.zeros(1, dtype=np.intp))]
+    order = np.argsort(codes, kind="stable")
+    starts = np.flatnonzero(np.diff(codes[order], prepend=-2))
+    tasks = codes[order[starts]].tolist()
+    return list(zip(tasks, np.split(order, starts[1:]), strict=False))
+
+
 def places(owner: Codes, group: Codes | None) -> tuple[Codes, Codes]:
     """Place of each row (or of its group) among its owner's, and how many these are, (n,)."""
     order = np.lexsort((np.arange(len(owner)) if group is None else group, owner))

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
-from scipy.spatial.distance import cdist
 
 from manyone._types import Array, Codes, Rows
 from manyone.data.memory import refuse_without_memory
@@ -379,41 +378,27 @@ def _with_largest_entry_one(X: Rows) -> Rows:
     return X / np.where(largest > 0, largest, 1.0)
 
 
-def kernel_pairs(kernel: Kernel, X: Array, Y: Array) -> Array:
-    """Kernel values (g, m, n) between g pairs of sets, (g, m, d) and (g, n, d)."""
-    if kernel.name != "rbf":
-        return np.stack([kernel(x, y) for x, y in zip(X, Y, strict=True)])
-    with np.errstate(over="ignore", under="ignore"):
-        gamma = kernel.gamma[0]
-        if 1e-70 < kernel.scale < 1e70:  # one number instead of all rows
-            gamma /= kernel.scale**2
-        else:
-            X = kernel.scaled(X)
-            Y = kernel.scaled(Y)
-        # Rows of one set are close together: about their own mean little cancels.
-        centre = Y.mean(axis=1, keepdims=True)
-        X = X - centre
-        Y = Y - centre
-        x_norms = np.einsum("gnd,gnd->gn", X, X)
-        y_norms = np.einsum("gnd,gnd->gn", Y, Y)
-        largest = np.max(x_norms, initial=0.0) + np.max(y_norms, initial=0.0)
-        if not gamma * largest < _PRODUCT_LIMIT:
-            squares = [cdist(x, y, "sqeuclidean") for x, y in zip(X, Y, strict=True)]
-            return np.exp(-gamma * np.stack(squares))
-        values = np.matmul(X, 2.0 * gamma * Y.transpose(0, 2, 1))
-        values -= gamma * x_norms[:, :, None]
-        values -= gamma * y_norms[:, None, :]
-        np.minimum(values, 0.0, out=values)
-        return np.exp(values, out=values)
-
-
 def kernel_grams(kernel: Kernel, X: Array) -> Array:
     """Gram matrices (g, n, n) of g sets of rows (g, n, d)."""
-    if kernel.name != "rbf" or X.shape[1] > _SMALL:
-        K = np.empty((len(X), X.shape[1], X.shape[1]))
-        for matrix, rows in zip(K, X, strict=True):
-            matrix[:] = kernel.gram(rows)
-        return K
-    K = kernel_pairs(kernel, X, X)
-    np.einsum("gnn->gn", K)[:] = 1.0
+    if kernel.name == "rbf" and X.shape[1] <= _SMALL:
+        gamma = kernel.gamma[0]
+        with np.errstate(over="ignore", under="ignore"):
+            if 1e-70 < kernel.scale < 1e70:  # one number instead of all rows
+                gamma /= kernel.scale**2
+                scaled = X
+            else:
+                scaled = kernel.scaled(X)
+            # Rows of one set are close together: about their own mean little cancels.
+            Y = scaled - scaled.mean(axis=1, keepdims=True)
+            norms = np.einsum("gnd,gnd->gn", Y, Y)
+            if 2.0 * gamma * np.max(norms, initial=0.0) < _PRODUCT_LIMIT:
+                values = np.matmul(Y, 2.0 * gamma * Y.transpose(0, 2, 1))
+                values -= gamma * norms[:, :, None]
+                values -= gamma * norms[:, None, :]
+                np.exp(np.minimum(values, 0.0, out=values), out=values)
+                np.einsum("gnn->gn", values)[:] = 1.0
+                return values
+    K = np.empty((len(X), X.shape[1], X.shape[1]))
+    for matrix, rows in zip(K, X, strict=True):
+        matrix[:] = kernel.gram(rows)
     return K

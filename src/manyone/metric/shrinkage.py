@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from manyone._types import Array, Codes, Mask
-from manyone.data.rows import group_rows, row_blocks
+from manyone.data.rows import group_rows, row_blocks, rows_by_task
 from manyone.metric.strength import covariance_strength, scale_strengths
 
 # Coordinates that overflow are replaced by this number.
@@ -94,14 +94,14 @@ class TaskWhitenings:
         codes = np.zeros(len(X), dtype=np.intp) if codes is None else codes
         with np.errstate(over="ignore", invalid="ignore"):
             Z = self.pooled.apply((X - self.mean[codes]) / self.scale[codes])
-            for task, rows in _rows_by_task(codes, len(self.floor)):
+            for task, rows in rows_by_task(codes):
                 Z[rows] = self._of_task(task).apply(Z[rows])
             return Z
 
     def undo(self, Z: Array, codes: Codes) -> Array:
         """Rows (n, d) that `apply` makes into `Z` (n, d)."""
         X = np.array(Z, dtype=np.float64)
-        for task, rows in _rows_by_task(codes, len(self.floor)):
+        for task, rows in rows_by_task(codes):
             X[rows] = self._of_task(task).undo(X[rows])
         return self.pooled.undo(X) * self.scale[codes] + self.mean[codes]
 
@@ -460,12 +460,3 @@ def _principal_directions(rows: Array) -> tuple[Array, Array]:
 def _rounding(values: Array, size: int) -> Array:
     """Smallest resolved eigenvalue, where `values` ascend and `size` terms were summed."""
     return np.maximum(size * _EPS * values[..., -1:], _TINY)
-
-
-def _rows_by_task(codes: Codes, n_tasks: int) -> list[tuple[int, Codes]]:
-    """Each task that has rows, with the numbers of its rows."""
-    if len(codes) == 1:
-        return [(int(codes[0]), np.zeros(1, dtype=np.intp))]
-    order, starts = group_rows(codes, n_tasks)
-    tasks = np.flatnonzero(np.diff(starts))
-    return [(int(task), order[starts[task] : starts[task + 1]]) for task in tasks]

@@ -12,7 +12,6 @@ ignored: whatever a guard does to new rows, it does to left-out ones, and thresh
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -20,7 +19,7 @@ import numpy as np
 from manyone._types import Array, Codes, Rows
 from manyone.data.groups import LeavingRows, leaving_rows
 from manyone.data.hashing import Hashes, row_hashes
-from manyone.data.rows import CodedRows, TrainingRows, row_blocks
+from manyone.data.rows import CodedRows, TrainingRows, row_blocks, rows_by_task
 from manyone.kernels.gram import KernelScorer, Points
 from manyone.kernels.kernel import Kernel, resolve_kernel
 from manyone.models.scorers import InMetric, Scorer
@@ -352,14 +351,11 @@ def nearest_points(
     nearest = np.full(n, np.inf)
     rounds: list[tuple[Codes, slice]] = []
     if codes is not None and near_enough > 0.0:
-        order = codes.argsort(kind="stable")
-        ordered = codes[order]
-        starts = [0, *((ordered[1:] != ordered[:-1]).nonzero()[0] + 1).tolist()]
-        for start, stop in pairwise([*starts, n] if n else []):
-            first = int(point_codes.searchsorted(ordered[start]))
-            last = int(point_codes.searchsorted(ordered[start] + 1))
+        for task, rows in rows_by_task(codes):
+            first = int(point_codes.searchsorted(task))
+            last = int(point_codes.searchsorted(task + 1))
             if first < last:
-                rounds.append((order[start:stop], slice(first, last)))
+                rounds.append((rows, slice(first, last)))
     # Then every so manyth point, as many others, twice as many, and so on.
     step = _STEP if near_enough > 0.0 and n >= _STEP else 1
     everyone = np.arange(n) if which is None else which

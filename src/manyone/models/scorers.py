@@ -14,7 +14,7 @@ import numpy as np
 from scipy import sparse
 
 from manyone._types import Array, Codes, Rows
-from manyone.data.rows import row_blocks
+from manyone.data.rows import row_blocks, rows_by_task
 from manyone.kernels.gram import KernelScorer, Points
 from manyone.models.solution import Solution
 from manyone.solvers.two_layers import gram, respond
@@ -116,8 +116,7 @@ class Balls:
     def own(self, X: Rows, codes: Codes) -> Array:
         """See :class:`Scorer`."""
         scores = -self._self_similarities(X)
-        for task in np.unique(codes):
-            rows = np.flatnonzero(codes == task)
+        for task, rows in rows_by_task(codes):
             support = slice(self.starts[task], self.starts[task + 1])
             for part in row_blocks(
                 len(rows), 2 * (support.stop - support.start + X.shape[1])

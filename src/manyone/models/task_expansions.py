@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,9 +9,8 @@ import numpy as np
 from scipy import sparse
 
 from manyone._types import Array, Codes, Rows
-from manyone.data.rows import group_rows, row_blocks
+from manyone.data.rows import row_blocks, rows_by_task
 from manyone.kernels.gram import Points
-from manyone.kernels.kernel import kernel_pairs
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,21 +38,9 @@ class TaskExpansions:
 
     def own(self, X: Rows, codes: Codes) -> Array:
         """See :class:`Scorer`."""
-        if len(codes) == 1:
-            points, coef = self.expansion(int(codes[0]))
-            return -np.abs(self.points.values(X, points) @ coef - self.target[codes])
-        tasks = np.unique(codes)
-        dense = not (sparse.issparse(X) or sparse.issparse(self.points.X))
-        if len(tasks) > 4 and dense and self.points.columns is None:
-            return self._in_stacks(np.asarray(X, dtype=np.float64), codes)
         gap = np.empty(X.shape[0])
-        for task in tasks:
-            rows = (
-                np.flatnonzero(codes == task)
-                if len(tasks) > 1
-                else np.arange(len(codes))
-            )
-            points, coef = self.expansion(int(task))
+        for task, rows in rows_by_task(codes):
+            points, coef = self.expansion(task)
             for block in row_blocks(len(rows), 2 * (len(coef) + X.shape[1])):
                 values = self.points.values(X[rows[block]], points)
                 gap[rows[block]] = values @ coef - self.target[task]
@@ -69,42 +55,6 @@ class TaskExpansions:
         return points, np.concatenate(
             [self.coef[own_points], self.shared_coef[:, task]]
         )
-
-    def _in_stacks(self, X: Array, codes: Codes) -> Array:
-        """Scores of dense rows, many small tasks per array call."""
-        gap = np.empty(len(X))
-        order, starts = group_rows(codes, len(self.target))
-        shared = np.arange(self.starts[-1], len(self.points))
-        for tasks, first, most in self._stacks(np.diff(starts), X.shape[1]):
-            # Short tasks repeat their last row up to the longest of the stack.
-            place = starts[tasks, None] + first + np.arange(most)
-            rows = order[np.minimum(place, starts[tasks + 1, None] - 1)]
-            size = self.starts[tasks[0] + 1] - self.starts[tasks[0]]
-            own_points = self.starts[tasks, None] + np.arange(size)
-            points = np.hstack(
-                [own_points, np.broadcast_to(shared, (len(own_points), len(shared)))]
-            )
-            coef = np.hstack([self.coef[own_points], self.shared_coef[:, tasks].T])
-            K = kernel_pairs(self.points.kernel, X[rows], self.points.X[points])
-            gap[rows] = (
-                np.matmul(K, coef[:, :, None])[:, :, 0] - self.target[tasks, None]
-            )
-        return -np.abs(gap)
-
-    def _stacks(self, counts: Codes, d: int) -> Iterator[tuple[Codes, int, int]]:
-        """Tasks of one size and about as many rows to score: (tasks, first row, number of rows)."""
-        sizes = np.diff(self.starts)
-        tasks = np.flatnonzero(counts)
-        tasks = tasks[np.lexsort((counts[tasks], sizes[tasks]))]
-        # A stack ends where padding would add more than a half, or where the size changes.
-        level = np.floor(np.log(counts[tasks]) / np.log(1.5))
-        cuts = np.flatnonzero((np.diff(level) != 0) | (np.diff(sizes[tasks]) != 0)) + 1
-        for stack in np.split(tasks, cuts) if len(tasks) else []:
-            n_points = sizes[stack[0]] + len(self.shared_coef)
-            for rows in row_blocks(int(counts[stack].max()), 3 * n_points + 2 * d):
-                most = rows.stop - rows.start
-                for block in row_blocks(len(stack), most * (3 * n_points + 2 * d)):
-                    yield stack[block], rows.start, most
 
     def all(self, X: Rows) -> Array:
         """See :class:`Scorer`."""
