@@ -59,7 +59,6 @@ def names_where(declared):
 
 LANDMARKS = names_where(lambda can: can.landmarks)
 UPDATES = list(EVERY_METHOD)
-BLOCKS = names_where(lambda can: can.blocks)
 TUNED = [name for name in EVERY_METHOD if name != "combined"]
 
 
@@ -191,14 +190,14 @@ def many_rows(request, monkeypatch):
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
-@over(BLOCKS)
+@over(LANDMARKS)
 def test_any_cut_into_blocks(name, seed, many_rows):
     reference = quietly(make_model(name, 25).fit, many_rows[0], task=many_rows[1])
     model = quietly(make_model(name, 25).fit, cut_at_random(*many_rows, seed))
     assert_same(model, reference, 1e-9)
 
 
-@over(BLOCKS)
+@over(LANDMARKS)
 def test_parquet(name, many_rows, tmp_path):
     pandas = pytest.importorskip("pandas")
     pytest.importorskip("pyarrow")
@@ -213,7 +212,7 @@ def test_parquet(name, many_rows, tmp_path):
     assert_same(model, reference, 1e-9, pandas.DataFrame(NEW, columns=list("abcd")))
 
 
-@over(BLOCKS)
+@over(LANDMARKS)
 def test_dask(name, many_rows):
     dask = pytest.importorskip("dask")
     array = pytest.importorskip("dask.array")

@@ -46,9 +46,8 @@ class Capabilities:
     exact_pvalues : bool
         Full conformal p-values, ``pvalues(..., exact=True)``.
     landmarks : bool
-        Few rows may stand for all, ``landmarks=``.
-    blocks : bool
-        With landmarks, rows may come in blocks from anywhere, see :mod:`manyone.engines`.
+        Few rows may stand for all, ``landmarks=``. Rows may then come in blocks from anywhere,
+        see :mod:`manyone.engines`.
     sample_rows : int
         Rows that a fit by passes learns from one by one, where there are more; 0: sums of all rows
         say everything.
@@ -56,8 +55,6 @@ class Capabilities:
         Known outliers shape the model, ``fit(..., outlier=)``.
     sample_weight : bool
         Weights shape the model; otherwise they count for thresholds only.
-    sparse_rows : bool
-        SciPy's sparse matrices are welcome.
     joint : bool
         Rows of other tasks enter the function of a task.
     learns : tuple of str
@@ -87,11 +84,9 @@ class Capabilities:
 
     exact_pvalues: bool = False
     landmarks: bool = False
-    blocks: bool = False
     sample_rows: int = field(default=0, metadata=_INTERNAL)
     outliers: bool = True
     sample_weight: bool = True
-    sparse_rows: bool = True
     joint: bool = True
     learns: tuple[str, ...] = ()
     regression: bool = field(default=False, metadata=_INTERNAL)
@@ -108,7 +103,7 @@ class Capabilities:
     @property
     def by_sums(self) -> bool:
         """Whether sums over blocks of rows say everything, and every row can be left out."""
-        return self.blocks and not self.sample_rows
+        return self.landmarks and not self.sample_rows
 
 
 #: What every method of the package has declared, by the name of its class.

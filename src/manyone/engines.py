@@ -38,7 +38,7 @@ def fit(model: Model, sweep: Sweep) -> Model:
     Parameters
     ----------
     model : estimator
-        One that declares ``can.blocks``, with landmarks; a :class:`~manyone.CombinedOneClass` of
+        One that declares ``can.landmarks``, with landmarks; a :class:`~manyone.CombinedOneClass` of
         such, or an :class:`~manyone.AutoOneClass`.
     sweep : callable
         Runs a pass: ``sweep(step)`` is ``step.partial`` of all blocks, merged by ``step.merge``.

@@ -65,7 +65,7 @@ class OneClassEstimator(
 
     alarm_rate: float | None = DEFAULT_RATE
     #: What methods declare that rows in blocks may be given to instead.
-    can_pass: ClassVar[str] = "blocks"
+    can_pass: ClassVar[str] = "landmarks"
     task_rate_limit: float | None = None
 
     @property
@@ -488,7 +488,7 @@ class MultiTaskOneClass(OneClassEstimator):
     def __sklearn_tags__(self) -> Any:
         """Tags: sparse rows where no metric is learned, kernel matrices sliced both ways."""
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = self.can.sparse_rows and self.metric == "plain"
+        tags.input_tags.sparse = self.metric == "plain"
         tags.input_tags.pairwise = self.kernel in VALUES_ONLY
         return tags
 

@@ -129,7 +129,6 @@ class IndependentOCKSR(TaskMetricOneClass, LandmarkOneClass):
     can = Capabilities(
         exact_pvalues=True,
         landmarks=True,
-        blocks=True,
         joint=False,
         learns=("alpha_", "dual_coef_", "mean_response_"),
         regression=True,

@@ -119,7 +119,6 @@ class JointOCKSR(LandmarkOneClass):
     can = Capabilities(
         exact_pvalues=True,
         landmarks=True,
-        blocks=True,
         learns=("alpha_", "dual_coef_", "mean_response_", "structure_"),
         regression=True,
         left_out_grid="joint",

@@ -153,7 +153,6 @@ class LinearOCKSR(StructuredOneClass):
 
     can = Capabilities(
         landmarks=True,
-        blocks=True,
         learns=(
             "alpha_",
             "structure_",

@@ -163,7 +163,6 @@ class NonlinearOCKSR(TwoLayerModel):
 
     can = Capabilities(
         landmarks=True,
-        blocks=True,
         sample_rows=SAMPLE_ROWS,
         learns=(*LEARNS, "beta_"),
         regression=True,

@@ -159,7 +159,6 @@ class SparseOCKSR(TwoLayerModel):
 
     can = Capabilities(
         landmarks=True,
-        blocks=True,
         sample_rows=SAMPLE_ROWS,
         learns=(*LEARNS, "l1_", "group_", "duality_gap_"),
         regression=True,

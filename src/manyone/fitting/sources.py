@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar, cast
@@ -31,27 +31,23 @@ _ROWS = 2**16
 
 
 @dataclass(frozen=True, eq=False)
-class ArrayBlocks:
-    """Rows (n, d) in a file that is mapped into memory, cut into blocks.
+class CalledBlocks:
+    """Blocks that a function yields, called anew for every pass."""
 
-    Parameters
-    ----------
-    X : memmap of shape (n, d)
-    task, outlier, weight : ndarray of shape (n,) or None
-    """
-
-    X: np.memmap
-    task: Labels | None
-    outlier: Labels | None
-    weight: Labels | None
+    function: Callable[[], Iterable[object]]
 
     def __iter__(self) -> Iterator[Block]:
-        """Start again with the first block."""
-        for start in range(0, self.X.shape[0], _ROWS):
-            rows = slice(start, start + _ROWS)
-            roles = (self.task, self.outlier, self.weight)
-            parts = (None if role is None else role[rows] for role in roles)
-            yield Block(self.X[rows], *parts)
+        """Call the function again."""
+        for yielded in self.function():
+            parts = yielded if isinstance(yielded, tuple) else (yielded,)
+            yield yielded if isinstance(yielded, Block) else Block(*parts)
+
+
+def _array_blocks(X: np.memmap, *roles: Labels | None) -> Iterator[Block]:
+    """Rows (n, d) in a file that is mapped into memory, and values for each, in blocks."""
+    for start in range(0, X.shape[0], _ROWS):
+        rows = slice(start, start + _ROWS)
+        yield Block(X[rows], *(None if role is None else role[rows] for role in roles))
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,19 +98,6 @@ def _parquet() -> ModuleType:
     return pq
 
 
-@dataclass(frozen=True, eq=False)
-class CalledBlocks:
-    """Blocks that a function yields, called anew for every pass."""
-
-    function: Callable[[], Iterable[object]]
-
-    def __iter__(self) -> Iterator[Block]:
-        """Call the function again."""
-        for yielded in self.function():
-            parts = yielded if isinstance(yielded, tuple) else (yielded,)
-            yield yielded if isinstance(yielded, Block) else Block(*parts)
-
-
 def blocks_of(
     X: object, task: object = None, outlier: object = None, weight: object = None
 ) -> Iterable[Block] | None:
@@ -134,8 +117,8 @@ def blocks_of(
     """
     if isinstance(X, np.memmap):
         roles = (task, outlier, weight)
-        arrays = (None if role is None else np.asarray(role) for role in roles)
-        return ArrayBlocks(X, *arrays)
+        arrays = [None if role is None else np.asarray(role) for role in roles]
+        return CalledBlocks(partial(_array_blocks, X, *arrays))
     if isinstance(X, str | os.PathLike):
         columns = (
             _column("task", task),
@@ -206,23 +189,18 @@ def sweep_in_order(X: object, make: MakeBlock) -> Sweep:
     if is_dask(X):
         return chained_sweep(X, make)
     blocks = blocks_of(X)
-    return local_sweep(ChainedBlocks([Block(X)] if blocks is None else blocks, make))
+    if blocks is None:
+        blocks = [Block(X)]
+    return local_sweep(CalledBlocks(partial(_chained, blocks, make)))
 
 
-@dataclass(frozen=True, eq=False)
-class ChainedBlocks:
+def _chained(blocks: Iterable[Block], make: MakeBlock) -> Iterator[ChainedBlock]:
     """Blocks that are made one after the other, see `sweep_in_order`."""
-
-    blocks: Iterable[Block]
-    make: MakeBlock
-
-    def __iter__(self) -> Iterator[ChainedBlock]:
-        """Start again with the first block."""
-        before = None
-        for block in self.blocks:
-            made = self.make(block, before)
-            before = made.after
-            yield made
+    before = None
+    for block in blocks:
+        made = make(block, before)
+        before = made.after
+        yield made
 
 
 def by_blocks(method: Method) -> Method:
