@@ -56,17 +56,6 @@ def test_nothing_varies_and_column_names():
         TaskWhitener(shrinkage=2.0).fit(X[["a", "b"]])
 
 
-def test_inverse():
-    rng = np.random.default_rng(0)
-    for d in (3, 40):
-        X = rng.normal(size=(20, d))
-        task = np.arange(20) % 4
-        whitener = TaskWhitener().fit(X, task=task)
-        np.testing.assert_allclose(
-            whitener.inverse_transform(whitener.transform(X)), X, atol=1e-9
-        )
-
-
 def test_weights_are_counts():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(20, 3))

@@ -48,11 +48,6 @@ class Whitening:
                 Z = np.nan_to_num(Z, nan=_FAR_AWAY, posinf=_FAR_AWAY, neginf=-_FAR_AWAY)
             return Z
 
-    def undo(self, Z: Array, codes: Codes | None = None) -> Array:
-        """Rows (n, d) that `apply` makes into `Z` (n, d)."""
-        stretch = 1.0 / (self.floor + self.stretch) - 1.0 / self.floor
-        return Z / self.floor + ((Z @ self.basis.T) * stretch) @ self.basis
-
 
 @dataclass(frozen=True, eq=False)
 class TaskWhitenings:
@@ -97,13 +92,6 @@ class TaskWhitenings:
             for task, rows in rows_by_task(codes):
                 Z[rows] = self._of_task(task).apply(Z[rows])
             return Z
-
-    def undo(self, Z: Array, codes: Codes) -> Array:
-        """Rows (n, d) that `apply` makes into `Z` (n, d)."""
-        X = np.array(Z, dtype=np.float64)
-        for task, rows in rows_by_task(codes):
-            X[rows] = self._of_task(task).undo(X[rows])
-        return self.pooled.undo(X) * self.scale[codes] + self.mean[codes]
 
     def take(self, tasks: Codes) -> TaskWhitenings:
         """The metric of a selection of tasks, in this order."""

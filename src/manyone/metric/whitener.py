@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from manyone._sklearn import Constraints, Interval, StrOptions
 from manyone._types import Array, Codes, Labels
@@ -181,24 +181,6 @@ class TaskWhitener(RoutingState, OneToOneFeatureMixin, TransformerMixin, BaseEst
         checked: Array = validate_data(self, X, reset=False, dtype=np.float64)
         with np.errstate(under="ignore"):
             return self.whitening_.apply(checked, self._codes(task, len(checked)))
-
-    def inverse_transform(self, X: object, *, task: object = None) -> Array:
-        """Undo `transform`.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, d)
-            Whitened rows.
-        task : array-like of shape (n,) or None
-            As in `transform`.
-
-        Returns
-        -------
-        ndarray of shape (n, d)
-        """
-        check_is_fitted(self)
-        checked: Array = check_array(X, dtype=np.float64)
-        return self.whitening_.undo(checked, self._codes(task, len(checked)))
 
     def fit_transform(
         self,
