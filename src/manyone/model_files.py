@@ -38,6 +38,7 @@ from manyone.models.scorers import Balls, InMetric, Projection, Scorer, TwoLayer
 from manyone.models.solution import FitReport, Solution
 from manyone.models.task_expansions import TaskExpansions
 from manyone.pipelines import TaskPipeline
+from manyone.routing import Transformer
 from manyone.selection.auto import AutoOneClass
 from manyone.tables import TableModel
 from manyone.tables.decisions import Decision
@@ -357,12 +358,6 @@ register(Resemblance, {"coef": "m T", "values": "T m"})
 # --------------------------------------------------------------------------------------- tables
 
 
-def _check_levels(levels: LevelMap, sizes: Sizes) -> None:
-    inside = (levels.place >= 0) & (levels.place < levels.width)
-    if levels.width < 1 or not inside.all():
-        raise ModelFileError("levels have coordinates that there are none of")
-
-
 def _check_column(column: Column, sizes: Sizes) -> None:
     if column.levels is None:
         if column.kind == "text":
@@ -406,7 +401,7 @@ register(
 )
 register(Curve, {"knots": "k!", "scores": "k!", "slopes": "2"})
 register(NumberMap, check=_check_numbers)
-register(LevelMap, {"levels": "k", "place": "k"}, check=_check_levels)
+register(LevelMap, {"levels": "k!", "place": "k in w", "width": "= w"})
 register(DateMap, {"periods": "k!"})
 register(Decision)
 register(
@@ -520,12 +515,6 @@ class _Estimator(Protocol):
     def get_params(self) -> object: ...
 
 
-class _Transformer(_Estimator, Protocol):
-    """A step of a pipeline that is not the last."""
-
-    def transform(self, X: object) -> object: ...
-
-
 # Of scikit-learn's pipelines a step may be left out, of ours the last may be chosen.
 _STEPS: Hint = list[tuple[str, _Estimator | str | None]]
 
@@ -534,7 +523,7 @@ def _check_steps(pipeline: Pipeline, sizes: Sizes) -> None:
     *before, last = [step for _, step in pipeline.steps]
     left_out = (None, "passthrough")
     if isinstance(last, str) or not all(
-        step in left_out or fits(step, _Transformer) for step in before
+        step in left_out or fits(step, Transformer) for step in before
     ):
         raise ModelFileError("a pipeline has steps that transform nothing")
 
@@ -609,7 +598,7 @@ register(
     hints={
         **_ATTRIBUTES,
         "steps": _STEPS,
-        "steps_": list[tuple[str, _Transformer]],
+        "steps_": list[tuple[str, Transformer]],
         "model_": OneClassEstimator,
     },
     rules=dict.fromkeys(("steps", "steps_", "model_"), ""),
