@@ -115,7 +115,7 @@ class _Due:
         with open_store(self._state) as store:
             joined = incidents_of(store, since=int(store.note(_ENDED) or 0))
             store.set_note(_ENDED, str(store.last_row))
-            store.commit(None)
+            store.commit()
         return len(outstanding(joined)) > 0
 
     def _tables(self) -> list[Path]:
@@ -178,7 +178,7 @@ class _Due:
                 out = self._config.parent / asked["out"]
                 report(self._model, out=out, state=self._state)
                 store.set_note(_REPORTED, repr(day))
-                store.commit(None)
+                store.commit()
 
     def _refit(self) -> None:
         """Fit and judge a challenger, if it is due."""
@@ -193,7 +193,7 @@ class _Due:
             store.set_note(_REFITTED, repr(day))
             if last is None or rows is None:
                 # The first model was just fitted: its time begins now.
-                store.commit(None)
+                store.commit()
                 return
             with working("refitting"):
                 verdict = challenge(
@@ -201,5 +201,5 @@ class _Due:
                 )
             if verdict.challenger is not None:
                 replace_model(store, self._model, verdict.challenger, verdict.facts)
-            store.commit(None)
+            store.commit()
         typer.echo(f"{verdict.sentence}.")

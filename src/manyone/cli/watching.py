@@ -175,7 +175,7 @@ class WatchRun:
         ]
         self.store.prune_values(self._options.keep_days)
         self._commit()
-        self.store.commit(None)  # how far a copy was written, too
+        self.store.commit()  # how far a copy was written, too
 
     def _is_muted(self, task: str) -> bool:
         """Whether a task is muted at the time of the latest row."""

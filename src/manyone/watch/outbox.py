@@ -68,14 +68,14 @@ def _due(store: Store, task: object, now: datetime, cool_down: timedelta) -> dat
 def deliver(store: Store, send: Send, seconds: float = PATIENCE) -> None:
     """Send what waits, as long as there is patience; each outcome is committed."""
     _withdraw(store)
-    store.commit(None)
+    store.commit()
     for number, problem in send_all(send, _waiting(store), seconds):
         store.execute(
             "UPDATE message SET tries = tries + 1, problem = ?, sent = ? "
             "WHERE number = ?",
             [problem, None if problem else now_text(), number],
         )
-        store.commit(None)
+        store.commit()
 
 
 def _withdraw(store: Store) -> None:

@@ -151,7 +151,7 @@ class Store:
         if not has_tables(self._connection, self.path):
             make_tables(self._connection)
 
-    def commit(self, monitor: Monitor | None) -> None:
+    def commit(self, monitor: Monitor | None = None) -> None:
         """Save all since the last commit, the monitor too if one is given, and go on."""
         if monitor is not None:
             self._save(monitor.state)

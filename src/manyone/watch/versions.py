@@ -58,7 +58,7 @@ def replace_model(
     save(challenger, new)
     _write_facts(new, facts | {"replaces": _version(path, last).name})
     store.set_note(_COMING, str(last + 1))
-    store.commit(None)
+    store.commit()
     complete(store, path)
 
 
@@ -76,7 +76,7 @@ def complete(store: Store, path: Path) -> bool:
     store.start_again(model, past)
     store.set_note(_LAST, coming)
     store.set_note(_COMING, "")
-    store.commit(None)
+    store.commit()
     for old in sorted(_folder(path).glob("*.manyone"))[:-KEPT]:
         old.with_suffix(".json").unlink(missing_ok=True)
         old.unlink()
