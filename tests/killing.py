@@ -33,12 +33,10 @@ from pathlib import Path
 import polars as pl
 
 import fleet_days as fleet
-import manyone.cli.answers
-import manyone.cli.watch_words
+import manyone.cli.fit
+import manyone.cli.run
+import manyone.cli.upkeep
 import manyone.cli.watching
-import manyone.tables.explain
-import manyone.watch.refit
-import manyone.watch.versions
 from manyone.cli import main
 from receivers import Receiver
 
