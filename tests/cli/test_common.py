@@ -1,5 +1,6 @@
 """What all commands share: nothing ends in a traceback, and the start is cheap."""
 
+import io
 import os
 import signal
 import subprocess
@@ -217,3 +218,17 @@ def test_what_is_announced_is_a_line(capsys):
     with common.working("fitting"):
         announce("fitting 3 rows: about 9 seconds")
     assert capsys.readouterr().err == "manyone: fitting 3 rows: about 9 seconds\n"
+
+
+def test_names_that_a_terminal_cannot_write_are_shown_as_python_writes_them(
+    monkeypatch,
+):
+    written = io.BytesIO()
+    terminal = io.TextIOWrapper(written, encoding="ascii", write_through=True)
+    monkeypatch.setattr("sys.stdout", terminal)
+
+    def show(number):
+        common.print_lines("Tasks", ["task"], [["p\xfcmpe"]])
+
+    assert common.run(app_that(show), ["go"]) == 0
+    assert b"p\\xfcmpe" in written.getvalue()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import re
 import signal
@@ -54,6 +55,9 @@ def run(app: typer.Typer, args: Sequence[str] | None) -> int:
         143 by SIGTERM; 1 for the rest, which ``MANYONE_DEBUG=1`` shows in full.
     """
     terminated: list[int] = []
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # Names that its encoding cannot write end no command, as on stderr.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         with (
             warnings.catch_warnings(record=True) as caught,

@@ -231,7 +231,9 @@ def _read(
         why = " ".join(str(error).split()).rstrip(".")
         if not isinstance(error, ModelFileError):
             why = f"{type(error).__name__}: {why}"
-        raise ModelFileError(f"{name} cannot be read: {why}.") from error
+        raise ModelFileError(
+            f"{name} cannot be read: {why}. Make it again with this version of manyone."
+        ) from error
 
 
 def _header(stream: IO[bytes], name: str, kind: str) -> dict[str, Json]:
