@@ -137,7 +137,7 @@ def test_sparse_rows():
     np.testing.assert_allclose(few.offset_, exact.offset_, atol=1e-6)
 
 
-def test_statistics_can_be_subtracted():
+def test_statistics_of_blocks_add_up():
     model = JointOCKSR(landmarks=20, random_state=0).fit(X, task=TASK)
     points = model.solution_.scorer.points
     factor = np.linalg.cholesky(points.kernel.gram(points.X))
@@ -146,13 +146,11 @@ def test_statistics_can_be_subtracted():
     def statistics(rows):
         return step.of(Block(X[rows], TASK[rows]).checked().coded(model.tasks_))
 
-    all_rows = statistics(slice(None))
-    some = statistics(slice(90))
-    others = statistics(slice(90, None))
-    left = all_rows + -some
-    np.testing.assert_allclose(left.moments, others.moments, atol=1e-10)
-    np.testing.assert_allclose(left.sums, others.sums, atol=1e-10)
-    assert left.n_rows == others.n_rows
+    whole = statistics(slice(None))
+    added = statistics(slice(90)) + statistics(slice(90, None))
+    np.testing.assert_allclose(added.moments, whole.moments, atol=1e-10)
+    np.testing.assert_allclose(added.sums, whole.sums, atol=1e-10)
+    assert added.n_rows == whole.n_rows
 
 
 def _partial(work):

@@ -64,13 +64,6 @@ class Statistics:
             moments, tasks, sums, counts, trace, self.n_rows + other.n_rows
         )
 
-    def __neg__(self) -> Statistics:
-        """Statistics that take the rows away when they are added."""
-        moments = -self.moments
-        sums = -self.sums
-        counts = -self.counts
-        return Statistics(moments, self.tasks, sums, counts, -self.trace, -self.n_rows)
-
 
 @dataclass(frozen=True, eq=False)
 class AddUp:
@@ -160,7 +153,6 @@ def solve_statistics(plan: Plan, statistics: Statistics, alpha: float) -> Ridge:
     -------
     Ridge
     """
-    assert plan.factor is not None
     ridge = float(effective_alpha(alpha, statistics.trace))
     H = np.asfortranarray(statistics.sums.T)
     ones = np.ones(len(H))
@@ -182,7 +174,6 @@ def mean_values(plan: Plan, statistics: Statistics) -> Array:
     """Mean kernel values of the rows of each task against the landmarks, shape (t, m)."""
     sums = statistics.sums
     if not plan.raw_moments:
-        assert plan.factor is not None
         sums = sums @ plan.factor.T
     return sums / statistics.counts[:, None]
 
