@@ -1,12 +1,16 @@
 """How often something stands out in tables of normal rows, and in tables with a fault.
 
-    python benchmarks/bench_incidents.py [--fits 10] [--tables 20] [--quick]
+    python benchmarks/bench_incidents.py [--fits 10] [--tables 20] [--quick] [--in-time]
 
 Promise: `stands_out` (an incident, or more alarms than chance explains) is true in at
 most 1 % of tables of normal rows, whatever the sizes and tails of the tasks. Tables of
 one fit share its luck, so every line draws several fits. The faults are a column
 shifted by 4 standard deviations of its task for 10 rows, a single row with one column
 shifted by 10, and a single row with all columns shifted by 10.
+
+``--in-time``: six machines, 300 rows each to learn from and 100 an hour apart in a table,
+that resemble the row before or do not, with their past and without. Faults are a column
+shifted by 4 for 10, 20 and 40 rows.
 """
 
 from __future__ import annotations
@@ -19,8 +23,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
+from scipy.signal import lfilter
 
-from manyone import TableModel
+from manyone import IndependentOCKSR, TableModel
 from manyone.alerts.incidents import Findings
 from manyone.tables.frames import as_table
 from manyone.tables.incidents import findings_of, scored_rows
@@ -148,6 +153,55 @@ def measure(kind: str, sizes: str, fits: int, tables: int) -> np.ndarray:
     return np.mean(results, axis=0)
 
 
+def in_time(history: int | None, likeness: float, t3: bool, fits: int) -> np.ndarray:
+    """Incidents that stand out a normal table, more than chance; three faults found."""
+    method = IndependentOCKSR(metric="adaptive", kernel="laplacian", width=3.0)
+    results = []
+    for seed in range(fits):
+        rng = np.random.default_rng(seed)
+        shape = (6, 950, COLUMNS)
+        noise = rng.standard_t(3, shape) if t3 else rng.normal(size=shape)
+        scale = np.sqrt(1.0 - likeness**2)
+        values = lfilter([scale], [1.0, -likeness], noise, axis=1)[:, 50:]
+
+        def table(rows: slice, values: np.ndarray = values) -> pl.DataFrame:
+            when = np.arange(900)[rows]
+            chosen = values[:, rows].reshape(-1, COLUMNS)
+            made = frame(np.repeat(np.arange(6), len(when)), chosen)
+            start = np.datetime64("2026-01-01", "us")
+            moments = start + np.tile(when, 6).astype("timedelta64[h]")
+            return made.with_columns(when=moments)
+
+        model = TableModel("machine", time="when", history=history, method=method)
+        model.fit(table(slice(0, 300)))
+        for first in range(300, 900, 100):
+            part = slice(first, first + 100)
+            calm = findings(model, model._table(table(part)).to_native())
+            found = []
+            for length in (10, 20, 40):
+                shifted = values.copy()
+                shifted[1, first + 40 : first + 40 + length, 1] += 4.0
+                broken = model._table(table(part, shifted)).to_native()
+                outstanding = findings(model, broken).outstanding
+                found.append(any(incident.task == 1 for incident in outstanding))
+            results.append([len(calm.outstanding), calm.more_than_chance, *found])
+    return np.mean(results, axis=0)
+
+
+def show_in_time(fits: int) -> None:
+    """Print a line for each kind of rows in time."""
+    print("incidents that stand out a normal table, more alarms than chance;")
+    print("share of faults of 10, 20 and 40 rows that stand out")
+    for history in (None, 12):
+        for likeness, t3 in ((0.0, False), (0.6, False), (0.9, False), (0.6, True)):
+            shares = in_time(history, likeness, t3, fits)
+            kind = "t3" if t3 else "normal"
+            shown = " ".join(f"{share:6.3f}" for share in shares)
+            print(
+                f"history={history} {kind} correlation {likeness}: {shown}", flush=True
+            )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--fits", type=int, default=10)
@@ -155,10 +209,14 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="3 fits, 10 tables each")
     parser.add_argument("--kind", choices=list(KINDS), help="one kind of rows only")
     parser.add_argument("--sizes", choices=list(SIZES), help="one line only")
+    parser.add_argument("--in-time", action="store_true", help="rows in time only")
     arguments = parser.parse_args()
     fits = 3 if arguments.quick else arguments.fits
     tables = 10 if arguments.quick else arguments.tables
     warnings.simplefilter("ignore")
+    if arguments.in_time:
+        show_in_time(fits)
+        return
     print(f"{fits} fits, {tables} tables each; percent of tables")
     print(f"{'rows':15}{'training rows':18}", end="")
     print(f"{'stands out':>11}{'incident':>10}{'alarms':>8}   found: ", end="")
