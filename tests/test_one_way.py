@@ -67,6 +67,15 @@ def over(names):
     return pytest.mark.parametrize("name", names)
 
 
+def tolerance(name):
+    """What rounding may do to scores of a method.
+
+    Views of the combination differ by 4e-12. Its scores interpolate between left-out scores
+    of views, and two of these may be a thousandth apart.
+    """
+    return 1e-8 if name == "combined" else 1e-9
+
+
 def quietly(function, *args, **kwargs):
     """What a function returns, without its warnings."""
     with warnings.catch_warnings():
@@ -194,7 +203,7 @@ def many_rows(request, monkeypatch):
 def test_any_cut_into_blocks(name, seed, many_rows):
     reference = quietly(make_model(name, 25).fit, many_rows[0], task=many_rows[1])
     model = quietly(make_model(name, 25).fit, cut_at_random(*many_rows, seed))
-    assert_same(model, reference, 1e-9)
+    assert_same(model, reference, tolerance(name))
 
 
 @over(LANDMARKS)
@@ -209,7 +218,9 @@ def test_parquet(name, many_rows, tmp_path):
     model = quietly(
         make_model(name, 25).fit, str(tmp_path / "rows.parquet"), task="who"
     )
-    assert_same(model, reference, 1e-9, pandas.DataFrame(NEW, columns=list("abcd")))
+    assert_same(
+        model, reference, tolerance(name), pandas.DataFrame(NEW, columns=list("abcd"))
+    )
 
 
 @over(LANDMARKS)
@@ -222,7 +233,7 @@ def test_dask(name, many_rows):
         model = quietly(
             make_model(name, 25).fit, array.from_array(rows, chunks=(47, 4)), task=task
         )
-    assert_same(model, reference, 1e-9)
+    assert_same(model, reference, tolerance(name))
 
 
 @over(LANDMARKS)
@@ -264,7 +275,7 @@ def test_copies_on_all_paths(name):
     exact = quietly(make_model(name).fit, rows, task=task)
     in_memory = quietly(make_model(name, n).fit, rows, task=task)
     by_blocks = quietly(make_model(name, n).fit, cut_at_random(rows, task, 0))
-    assert_same(by_blocks, in_memory, 1e-9)
+    assert_same(by_blocks, in_memory, tolerance(name))
     assert_same(in_memory, exact, 1e-6)
 
 

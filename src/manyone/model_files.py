@@ -325,7 +325,7 @@ register(ColumnRange, {"lower": "d", "upper": "d", "below": "d", "above": "d"})
 register(FitReport, {"objective_path": "i"})
 register(
     Solution,
-    {"left_out": "r", "learned": "", "one_minus_leverage": "r"},
+    {"left_out": "r", "responses": "r 2", "learned": "", "one_minus_leverage": "r"},
     hints={"scorer": Scorer, "judge": None},
 )
 register(
@@ -333,6 +333,7 @@ register(
     {
         "scores": "k!",
         "weight": "k!",
+        "shift": "k!",
         "starts": "T+1 starts k",
         "far": "T",
         "lends": "T",

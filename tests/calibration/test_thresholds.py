@@ -15,7 +15,7 @@ from manyone import (
     LinearOCKSR,
 )
 from manyone.calibration import Calibration
-from manyone.calibration.borrowing import Units, like_sizes
+from manyone.calibration.borrowing import Units, like_sizes, shifts
 from manyone.calibration.discoveries import benjamini_hochberg
 from manyone.calibration.thresholds import lowest_where
 from manyone.models.guards import unguarded
@@ -95,11 +95,12 @@ def test_small_tasks_borrow_and_agree_to_the_last_bit(far, limit_ratio):
 def test_pool_too_small_uses_the_worst_score():
     scores, codes, calibration = made([3, 3])
     offsets, rates = calibration.offsets(0.05)
-    # The smallest p-value: (0 of the other task + 1 of 4 in the own one) / 2 tasks.
-    assert np.all(rates == pytest.approx(1 / 8))
+    # The new row is the lowest of seven; its p-value is (0 + 1 of 4) / 2 tasks.
+    assert np.all(rates == pytest.approx(1 / 7))
+    assert calibration.at(0.05).smallest_pvalues() == pytest.approx(1 / 8)
     assert np.all(offsets <= scores.reshape(2, 3).min(axis=1))
     message = calibration.at(0.05).shortfall_message(np.array(["a", "b"]))
-    assert "no rate below 0.125" in message
+    assert "no rate below 0.143" in message
 
 
 def test_units_are_credible_means_without_the_row_itself():
@@ -130,6 +131,63 @@ def test_units_are_credible_means_without_the_row_itself():
         weighted.without(depth, weight, codes)[twice],
         repeated.without(depth[twice], ones, codes[twice]),
     )
+
+
+@pytest.mark.parametrize("seed", [1, 2, 5])
+def test_units_without_a_row_far_out_are_those_of_refits_without_it(seed):
+    """Mean root depths of the other rows, by refits without two rows at a time."""
+    rng = np.random.default_rng(seed)
+    task = np.repeat(np.arange(8), 8)
+    X = 2.0 * rng.normal(size=(8, 6))[task] + rng.standard_cauchy((64, 6))
+    model = JointOCKSR(alarm_rate=None).fit(X, task=task)
+    rows = model.training_
+    K = model.kernel_.gram(model.X_fit_)
+
+    def responses_without(gone, task):
+        kept = np.setdiff1d(np.arange(64), gone)
+        system = K[np.ix_(kept, kept)] + model.alpha_ * np.eye(len(kept))
+        response = K[:, kept] @ np.linalg.solve(system, rows.codes[kept] == task)
+        return response / response[kept][rows.codes[kept] == task].mean()
+
+    solution = model._learn(rows, left_out=True)
+    calibration = Calibration.from_left_out(solution, rows)
+    error = []
+    error_without_shift = []
+    for t in range(8):
+        members = np.flatnonzero(rows.codes == t)
+        ascending = members[np.argsort(solution.left_out[members])]
+        shift = calibration.shift[calibration.starts[t] : calibration.starts[t + 1]]
+        root = np.sqrt(-solution.left_out / model.mean_response_[t])
+        for row, by_rule in zip(ascending, shift, strict=True):
+            if responses_without([], t)[row] < 1.5:
+                continue  # it hardly draws the mean to itself
+            others = np.setdiff1d(members, [row])
+            depths = [abs(responses_without([row, i], t)[i] - 1.0) for i in others]
+            by_refits = np.mean(np.sqrt(depths)) - root[others].mean()
+            error.append(abs(by_rule - by_refits))
+            error_without_shift.append(abs(by_refits))
+    assert np.mean(error_without_shift) > 0.1
+    assert np.mean(error) < 0.2 * np.mean(error_without_shift)
+
+
+def test_a_row_of_weight_two_shifts_as_two_rows_do():
+    rng = np.random.default_rng(0)
+    depth = rng.gamma(2.0, 0.3, size=20)
+    side = rng.choice([-1.0, 1.0], 20)
+    responses = np.column_stack([1.0 + side * depth, rng.uniform(0.8, 1.1, 20)])
+    weight = np.where(np.arange(20) % 4 == 0, 2.0, 1.0)
+    twice = np.repeat(np.arange(20), weight.astype(int))
+    starts = np.array([0, 8, 20])
+    found = shifts(depth, responses, weight, starts, 1e-9)
+    starts_twice = np.searchsorted(twice, starts)
+    ones = np.ones(len(twice))
+    expected = shifts(depth[twice], responses[twice], ones, starts_twice, 1e-9)
+    np.testing.assert_allclose(found[twice], expected, atol=1e-14)
+    assert np.abs(found).max() > 0.01
+    # What is not known of one row of a task shifts nothing there.
+    responses[3] = np.nan
+    partly = shifts(depth, responses, weight, starts, 1e-9)
+    np.testing.assert_array_equal(partly, np.where(np.arange(20) < 8, 0.0, found))
 
 
 def test_alike_tasks_share_one_unit_and_unlike_ones_do_not():

@@ -59,7 +59,7 @@ def test_left_out_scores_with_the_identity_are_those_of_the_joint_model(fleet):
     K = joint.kernel_.gram(joint.X_fit_)
     R = joint.training_.responses()
     lam, U = eigenbasis(K, joint.alpha_, np.sqrt(joint.training_.weight))
-    scores, _ = left_out_scores_of_structure(
+    left_out, _ = left_out_scores_of_structure(
         lam,
         U,
         R,
@@ -68,7 +68,7 @@ def test_left_out_scores_with_the_identity_are_those_of_the_joint_model(fleet):
         joint.training_.weight,
         joint.training_.codes,
     )
-    np.testing.assert_allclose(scores, joint.solution_.left_out, atol=1e-11)
+    np.testing.assert_allclose(left_out.scores, joint.solution_.left_out, atol=1e-11)
 
 
 def test_left_out_scores_are_refits_with_the_structure_held(fleet):
@@ -87,7 +87,8 @@ def test_left_out_scores_are_refits_with_the_structure_held(fleet):
         mean = (K[np.ix_(kept, kept)] @ coef)[
             model.training_.codes[kept] == own, own
         ].mean()
-        expected = -abs(K[i, kept] @ coef[:, own] - mean)
+        unit = model.mean_response_[own] / mean
+        expected = -unit * abs(K[i, kept] @ coef[:, own] - mean)
         assert model.solution_.left_out[i] == pytest.approx(expected, abs=1e-9)
 
 

@@ -43,7 +43,9 @@ def test_left_out_scores_are_refits_with_the_structure_fixed(fleet):
         coef = root[:, None] * solved.reshape(5, -1).T @ L
         response = K[:, kept] @ coef[:, codes[i]]
         mine = fewer * (codes == codes[i])
-        expected = -abs(response[i] - mine @ response / mine.sum())
+        mean = mine @ response / mine.sum()
+        unit = model.mean_response_[codes[i]] / mean
+        expected = -unit * abs(response[i] - mean)
         assert model.solution_.left_out[i] == pytest.approx(expected, abs=1e-9)
 
 

@@ -5,7 +5,7 @@ import pytest
 from sklearn.metrics.pairwise import linear_kernel, rbf_kernel
 
 from manyone.solvers.eigenbasis import eigenbasis, left_out_scores_of_structure
-from manyone.solvers.ridge import NotPositiveDefinite, left_out_scores, solve_ridge
+from manyone.solvers.ridge import NotPositiveDefinite, left_out_rows, solve_ridge
 
 ALPHA = 0.3
 
@@ -38,7 +38,7 @@ def test_left_out_scores_are_refits_with_the_structure_fixed(kernel, rank):
     factor = np.random.default_rng(1).normal(size=(4, rank))
     L = factor @ factor.T
     values, vectors = eigenbasis(K.copy(), ALPHA, np.sqrt(weight))
-    scores, residual = left_out_scores_of_structure(
+    (scores, _), residual = left_out_scores_of_structure(
         values, vectors, R, L, ALPHA, weight, codes
     )
     outlier = ~R.any(axis=1)
@@ -53,13 +53,16 @@ def test_left_out_scores_are_refits_with_the_structure_fixed(kernel, rank):
         response = responses_of_refit(K, R, L, fewer)[:, t]
         left = fewer * R[:, t]
         mean = left @ response / left.sum() if left.any() else full[i, t]
-        assert scores[i] == pytest.approx(-abs(response[i] - mean), abs=1e-10)
+        mean_of_all = np.average(full[:, t], weights=weight * R[:, t])
+        # In units of the mean response of each model, where there is a response.
+        unit = mean_of_all / mean if mean_of_all > 0 else 1.0
+        assert scores[i] == pytest.approx(-unit * abs(response[i] - mean), abs=1e-9)
 
 
 def test_an_identity_structure_is_ridge_regression():
     K, R, weight, codes = problem(rbf_kernel, seed=1)
     values, vectors = eigenbasis(K.copy(), ALPHA, np.sqrt(weight))
-    scores, residual = left_out_scores_of_structure(
+    (scores, responses), residual = left_out_scores_of_structure(
         values, vectors, R, np.eye(4), ALPHA, weight, codes
     )
     solution = solve_ridge(K, R, ALPHA, weight)
@@ -67,10 +70,15 @@ def test_an_identity_structure_is_ridge_regression():
     expected = (solution.coef * (ALPHA / weight)[:, None])[normal, codes[normal]]
     np.testing.assert_allclose(residual[normal], expected, atol=1e-12)
     left_out = expected / solution.one_minus_leverage[normal]
-    plain = left_out_scores(
-        expected, left_out, left_out * expected, weight[normal], codes[normal], 4
+    total = weight @ R
+    mean = 1.0 - weight[normal] @ (R[normal] * expected[:, None]) / total
+    task = codes[normal]
+    moved = left_out * expected
+    plain = left_out_rows(
+        expected, left_out, moved, weight[normal], total[task], mean[task]
     )
-    np.testing.assert_allclose(scores[normal], plain, atol=1e-12)
+    np.testing.assert_allclose(scores[normal], plain.scores, atol=1e-11)
+    np.testing.assert_allclose(responses[normal], plain.responses, atol=1e-11)
 
 
 def test_eigenbasis_keeps_what_double_precision_tells_from_zero():

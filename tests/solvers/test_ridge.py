@@ -14,19 +14,20 @@ from manyone.solvers.ridge import (
     NotPositiveDefinite,
     effective_alpha,
     inverse_diagonal,
-    left_out_scores,
+    left_out_rows,
     primal_weights,
     solve_ridge,
     solve_ridge_stack,
 )
 
 
-def leave_one_out_scores(residual, kept, weight, codes, n_tasks):
+def leave_one_out(residual, kept, weight, codes, n_tasks):
     """Of one ridge regression: what leaving a row out moves is the product of both residuals."""
     left_out = residual / kept
-    return left_out_scores(
-        residual, left_out, left_out * residual, weight, codes, n_tasks
-    )
+    moved = left_out * residual
+    total = np.bincount(codes, weight, n_tasks)
+    mean = 1.0 - np.bincount(codes, weight * residual, n_tasks) / total
+    return left_out_rows(residual, left_out, moved, weight, total[codes], mean[codes])
 
 
 def problem(n, T=3, seed=0, kernel="rbf", weights=True):
@@ -96,9 +97,10 @@ def test_leave_one_out_scores_equal_refits(alpha):
     weight[5] = 0.5
     solution = solve_ridge(K, R, alpha, weight)
     residual = (alpha * solution.coef / weight[:, None])[np.arange(n), codes]
-    scores = leave_one_out_scores(
+    scores, responses = leave_one_out(
         residual, solution.one_minus_leverage, weight, codes, T
     )
+    of_all = 1.0 - residual
     for i in range(n):
         left = weight.copy()
         left[i] = max(left[i] - 1, 0)
@@ -108,8 +110,13 @@ def test_leave_one_out_scores_equal_refits(alpha):
         )
         response = K[:, kept] @ a[:, codes[i]]
         mates = kept & (codes == codes[i])
-        refit = -abs(response[i] - np.average(response[mates], weights=left[mates]))
-        assert scores[i] == pytest.approx(refit, abs=1e-8)
+        mean = np.average(response[mates], weights=left[mates])
+        task = codes == codes[i]
+        mean_of_all = np.average(of_all[task], weights=weight[task])
+        # In units of the mean response of each model.
+        assert responses[i, 0] == pytest.approx(response[i] / mean, abs=1e-8)
+        expected = -abs(response[i] / mean - 1.0) * mean_of_all
+        assert scores[i] == pytest.approx(expected, abs=1e-8)
 
 
 def test_only_row_of_a_task_falls_back_on_the_full_mean():
@@ -118,9 +125,9 @@ def test_only_row_of_a_task_falls_back_on_the_full_mean():
     R = np.eye(2)[codes]
     solution = solve_ridge(K, R, 0.1, weight)
     residual = (0.1 * solution.coef)[np.arange(6), codes]
-    scores = leave_one_out_scores(
+    scores = leave_one_out(
         residual, solution.one_minus_leverage, weight, codes, 2
-    )
+    ).scores
     a = np.linalg.solve(K[:5, :5] + 0.1 * np.eye(5), R[:5])
     assert scores[5] == pytest.approx(
         -abs((K[5, :5] @ a)[1] - (1 - residual[5])), abs=1e-10

@@ -55,7 +55,7 @@ class Known(NamedTuple):
         codes = codes[lends]
         scores = calibration.scores[lends]
         weight = calibration.weight[lends]
-        values = calibration.scaled(scores, weight, codes)
+        values = calibration.scaled(scores, weight, codes, calibration.shift[lends])
         size = float(np.sqrt(np.mean(values**2))) if len(values) else 1.0
         size = size if size > 0.0 else 1.0
         scale = replace(calibration.scale, unit=calibration.scale.unit * size)

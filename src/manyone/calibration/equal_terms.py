@@ -32,15 +32,14 @@ from typing import NamedTuple
 import numpy as np
 
 from manyone._types import Array, Codes
-from manyone.calibration.thresholds import sizes_of, tied_scores
+from manyone.calibration.copies import has_few_values, tied_scores
+from manyone.calibration.thresholds import sizes_of
 from manyone.models.scale import bend_of, stretched, unstretched
 
 # Upper quantiles of depths that are compared: those that alarm rates are asked at.
 _LEVELS = np.array([0.05, 0.1, 0.2, 0.3, 0.4])
 # Fewer rows than this say nothing of quantiles.
 _FEWEST = 10
-# With a larger share of copies nothing is moved. (Moved, yes/no columns raised 11 % of 10.)
-_MOST_TIED = 0.1
 # Depths change at most so much: models of half the rows are no guide beyond.
 _LEAST = 0.5
 _MOST = 1.25
@@ -94,9 +93,9 @@ def on_equal_terms(
     n_tasks = len(counts)
     size = sizes_of(far, n_tasks)[np.maximum(codes, 0)]
     judged = ~np.isnan(once.scores)
+    if has_few_values(once.scores, codes, weight):
+        return once.scores  # (moved, yes/no columns raised 11 % of 10)
     tied = tied_scores(once.scores, codes, weight)
-    if np.sum(weight[tied]) > _MOST_TIED * np.sum(weight[judged]):
-        return once.scores
     values = once.scores / size
     bend = 0.0
     beyond_far = np.zeros(len(values), dtype=bool)

@@ -107,7 +107,7 @@ def solve_with_folds(
             far,
             _round_after(folds, next_blocks, results[:n_folds], rows, far),
         )
-    return replace(solution, left_out=left_out, left_out_source="folds")
+    return replace(solution, left_out=left_out, responses=None, left_out_source="folds")
 
 
 def _round_after(

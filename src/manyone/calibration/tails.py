@@ -13,8 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from manyone._types import Array, Codes, Mask, Rows
+from manyone.calibration.copies import tied_scores
 from manyone.calibration.dependence import calibration_weight
-from manyone.calibration.thresholds import Calibration, tied_scores
+from manyone.calibration.thresholds import Calibration
 from manyone.data.rows import CodedRows, TrainingRows
 
 # Scores that are kept exactly: of all tasks together about, of one task at least and at most.
@@ -40,7 +41,9 @@ class Tails:
         Number of scores of a task that are exact.
     seen : ndarray of shape (k,)
         Scores under the model of all rows, infinite where unknown: see
-        :func:`~manyone.calibration.thresholds.copies_lowered`.
+        :func:`~manyone.calibration.copies.copies_lowered`.
+    responses : ndarray of shape (k, 2)
+        See :class:`~manyone.solvers.ridge.LeftOutRows`; NaN where unknown.
     """
 
     scores: Array
@@ -49,6 +52,7 @@ class Tails:
     rounded: Mask
     kept: int
     seen: Array
+    responses: Array
 
     @classmethod
     def of(
@@ -58,12 +62,15 @@ class Tails:
         weight: Array,
         kept: int,
         seen: Array | None = None,
+        responses: Array | None = None,
     ) -> Tails:
-        """Tails of rows with these scores, and those of the model of all rows."""
+        """Tails of rows with these scores, and what else is known of them."""
         if seen is None:
             seen = np.full(len(scores), np.inf)
+        if responses is None:
+            responses = np.full((len(scores), 2), np.nan)
         exact = np.zeros(len(scores), dtype=bool)
-        return cls(scores, weight, codes, exact, kept, seen)._sorted()
+        return cls(scores, weight, codes, exact, kept, seen, responses)._sorted()
 
     @classmethod
     def known(
@@ -72,6 +79,7 @@ class Tails:
         rows: CodedRows,
         n_tasks: int,
         seen: Array | None = None,
+        responses: Array | None = None,
     ) -> Tails:
         """Tails of rows, some of which have scores (n,), the others NaN.
 
@@ -81,10 +89,13 @@ class Tails:
         weight = rows.weight
         if isinstance(rows, TrainingRows) and rows.group is not None:
             weight = calibration_weight(scores, rows)
-        n_exact = kept_scores(n_tasks)
-        seen = None if seen is None else seen[has_score]
         return cls.of(
-            scores[has_score], rows.codes[has_score], weight[has_score], n_exact, seen
+            scores[has_score],
+            rows.codes[has_score],
+            weight[has_score],
+            kept_scores(n_tasks),
+            None if seen is None else seen[has_score],
+            None if responses is None else responses[has_score],
         )
 
     @classmethod
@@ -103,6 +114,7 @@ class Tails:
             np.concatenate([tails.rounded for tails in parts]),
             self.kept,
             np.concatenate([tails.seen for tails in parts]),
+            np.concatenate([tails.responses for tails in parts]),
         )._sorted()
 
     def _sorted(self) -> Tails:
@@ -120,8 +132,9 @@ class Tails:
         rounded = tails.rounded | above
         # Rounded scores are equal by rounding, not because rows are copies.
         seen = np.where(above, np.inf, tails.seen)
+        responses = np.where(above[:, None], np.nan, tails.responses)
         return Tails(
-            scores, tails.weight, tails.codes, rounded, self.kept, seen
+            scores, tails.weight, tails.codes, rounded, self.kept, seen, responses
         )._counted()
 
     def _counted(self) -> Tails:
@@ -135,12 +148,15 @@ class Tails:
         starts = np.flatnonzero(new)
         weight = self.weight[order]
         seen = self.seen[order]
+        responses = self.responses[order]
         if len(starts):
             weight = np.add.reduceat(weight, starts)
             seen = np.minimum.reduceat(seen, starts)
-        return Tails(
-            scores[starts], weight, codes[starts], rounded[starts], self.kept, seen
-        )
+            responses = np.minimum.reduceat(responses, starts, axis=0)
+        scores = scores[starts]
+        codes = codes[starts]
+        rounded = rounded[starts]
+        return Tails(scores, weight, codes, rounded, self.kept, seen, responses)
 
     def calibration(
         self, n_tasks: int, source: str, far: Array | None = None
@@ -152,7 +168,14 @@ class Tails:
         np.maximum.at(top, self.codes[exact], self.scores[exact])
         scores = np.where(exact, self.scores, np.maximum(self.scores, top[self.codes]))
         return Calibration.from_scores(
-            scores, self.codes, self.weight, n_tasks, source, far, self.seen
+            scores,
+            self.codes,
+            self.weight,
+            n_tasks,
+            source,
+            far,
+            self.seen,
+            self.responses,
         )
 
 

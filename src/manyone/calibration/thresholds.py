@@ -49,9 +49,10 @@ from manyone.calibration.borrowing import (
     Units,
     by_task,
     like_sizes,
+    shifts,
 )
+from manyone.calibration.copies import copies_lowered, tied_scores
 from manyone.calibration.dependence import calibration_weight
-from manyone.calibration.ranks import ROUNDING
 from manyone.data.checks import warn_of_copies
 from manyone.data.rows import TrainingRows
 from manyone.messages import shortlist
@@ -88,6 +89,9 @@ class Calibration:
         Whether a task has scores that others may be compared with.
     source : str
         ``"leave-one-out"``, ``"folds"`` or ``"held-out"``.
+    shift : ndarray of shape (n,)
+        By how much the mean root depth of the other rows of its task is larger without
+        the row, see :mod:`.borrowing`.
     """
 
     scores: Array
@@ -96,6 +100,7 @@ class Calibration:
     far: Array | None
     lends: Mask
     source: str
+    shift: Array
 
     @classmethod
     def from_scores(
@@ -107,6 +112,7 @@ class Calibration:
         source: str,
         far: Array | None = None,
         seen: Array | None = None,
+        responses: Array | None = None,
     ) -> Calibration:
         """Arrange scores by task.
 
@@ -120,6 +126,8 @@ class Calibration:
             Scores of rows far away, where known: the unit that tasks have in common.
         seen : ndarray of shape (n,) or None
             Scores of the same rows under the model of all rows, see `copies_lowered`.
+        responses : ndarray of shape (n, 2) or None
+            What a closed form knows of the rows beyond that, see :mod:`.borrowing`.
 
         Returns
         -------
@@ -141,7 +149,11 @@ class Calibration:
         if source != "held-out":
             # The only row of a task has no proper left-out score.
             lends &= (rows > 1) | (counts > 1.0)
-        return cls(scores, weight, starts, far, lends, source)
+        shift = np.zeros(len(scores))
+        if responses is not None and far is not None:
+            depth = -scores / sizes_of(far, n_tasks)[codes]
+            shift = shifts(depth, responses[order], weight, starts, _LEAST_DEPTH)
+        return cls(scores, weight, starts, far, lends, source, shift)
 
     @classmethod
     def from_left_out(cls, solution: Solution, rows: TrainingRows) -> Calibration:
@@ -173,6 +185,7 @@ class Calibration:
             source,
             solution.scorer.far(),
             seen,
+            solution.responses,
         )
 
     @property
@@ -200,7 +213,7 @@ class Calibration:
 
     def __getstate__(self) -> dict[str, Any]:
         """State without what follows from it."""
-        names = ("scores", "weight", "starts", "far", "lends", "source")
+        names = ("scores", "weight", "starts", "far", "lends", "source", "shift")
         return {name: getattr(self, name) for name in names}
 
     @cached_property
@@ -218,10 +231,12 @@ class Calibration:
         bend = np.full(len(self.lends), self.bend)
         return Scale(self.sizes, bend, self._units.of_tasks)
 
-    def scaled(self, scores: Array, weight: Array, codes: Codes) -> Array:
+    def scaled(
+        self, scores: Array, weight: Array, codes: Codes, shift: Array | float = 0.0
+    ) -> Array:
         """Left-out scores (n,) on that scale, in units of their task (n,) without the row."""
         values = scores / self.sizes[codes]
-        units = self._units.without(values, weight, codes)
+        units = self._units.without(values, weight, codes, shift)
         return unstretched(stretched(values, self.bend) / units, self.bend)
 
     def pooled(self) -> tuple[Array, Array]:
@@ -286,6 +301,7 @@ class Calibration:
                     values,
                     self.weight,
                     codes,
+                    self.shift,
                     self.lends & (pool == k),
                     self.least,
                     self.bend,
@@ -423,10 +439,15 @@ class Thresholds:
     def rates(self) -> Array:
         """Alarm rate that each task really promises, shape (T,).
 
-        It is what was asked, or the smallest p-value possible where that is larger. A
-        task that cannot raise an alarm keeps what was asked.
+        It is what was asked, or the smallest p-value possible where that is larger. (Of
+        the N rows of a pool and a new one, the new one is the lowest once in N + 1
+        times, which may be more than that.) A task that cannot raise an alarm keeps
+        what was asked.
         """
         smallest = self.smallest_pvalues()
+        pooled = np.array([self.counts[pool.lenders].sum() for pool in self.pools])
+        lowest = np.append(1.0 / (1.0 + pooled), 0.0)[self.pool]
+        smallest = np.where(self.borrows, np.maximum(smallest, lowest), smallest)
         smallest = np.minimum(smallest, 1.0 - np.finfo(float).epsneg)
         floored = np.maximum(self.alarm_rate, smallest)
         return np.where(self.alone, self.alarm_rate, floored)
@@ -545,40 +566,3 @@ def cumulated(weight: Array, starts: Codes) -> Array:
     for start, stop in pairwise(starts):
         np.cumsum(weight[start:stop], out=mass[start:stop])
     return mass
-
-
-def tied_scores(scores: Array, codes: Codes, weight: Array) -> Mask:
-    """Rows whose left-out score another row of their task has, too: copies, shape (n,).
-
-    A row that counts for two or more is its own copy.
-    """
-    order = np.lexsort((scores, codes))
-    ascending = scores[order]
-    gap = np.diff(ascending)
-    level = gap <= ROUNDING * (1.0 + np.abs(ascending[1:]))
-    level &= np.diff(codes[order]) == 0
-    tied = np.zeros(len(scores), dtype=bool)
-    tied[order[1:]] |= level
-    tied[order[:-1]] |= level
-    return (tied | (weight >= 2.0)) & ~np.isnan(scores)
-
-
-def copies_lowered(scores: Array, seen: Array, codes: Codes, weight: Array) -> Array:
-    """Left-out scores, those of copies at most what the model of all rows says of them.
-
-    A copy is left out of a model that has its other copies. If they respond above the
-    mean, it lies nearer to the mean than a new copy does, and all new copies together
-    would fall below the threshold.
-
-    Parameters
-    ----------
-    scores, codes, weight : ndarray of shape (n,)
-    seen : ndarray of shape (n,)
-        Scores of the rows under the model of all rows; infinite where unknown.
-
-    Returns
-    -------
-    ndarray of shape (n,)
-    """
-    tied = tied_scores(scores, codes, weight)
-    return np.where(tied, np.minimum(scores, seen), scores)

@@ -364,7 +364,9 @@ class MultiTaskOneClass(OneClassEstimator):
             gram = Gram.of(replace(prepared, X=X), self)
             solution = self._solve(gram, replace(prepared, X=X), left_out=False)
             solution = behind_metric(solution, metric)
-            solution = replace(solution, left_out=None, one_minus_leverage=None)
+            solution = replace(
+                solution, left_out=None, responses=None, one_minus_leverage=None
+            )
             # Rows that a closed form leaves out have shaped the metric.
             return (
                 self._judged_by_folds(solution, rows, metric) if left_out else solution

@@ -150,6 +150,7 @@ class JointOCKSR(LandmarkOneClass):
                 "mean_response": judged.mean,
                 "structure": np.eye(rows.n_tasks) - sums / judged.total[:, None],
             },
+            responses=judged.responses,
             one_minus_leverage=remaining,
         )
 

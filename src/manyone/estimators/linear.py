@@ -198,7 +198,7 @@ class LinearOCKSR(StructuredOneClass):
                     plan, problem, structure.B, statistics.counts, mean, guard
                 )
                 solution = self._of_structure(
-                    scorer, None, structure, problem.alpha, problem.unit
+                    scorer, structure, problem.alpha, problem.unit
                 )
                 tails = passes.source.reduce(step) if passes.left_out else None
                 return replace(solution, judge=step), tails
@@ -243,13 +243,15 @@ class LinearOCKSR(StructuredOneClass):
         if structure.collapsed:
             return None
         # One count is one count of the weights that were given: back to their units.
-        scores, residual = left_out_scores_of_structure(
+        left_out, residual = left_out_scores_of_structure(
             lam * unit, U, R, structure.B @ structure.B, ridge, rows.weight, rows.codes
         )
         coef = root[:, None] * structure.coef
         mean = 1.0 - rows.mean_by_task(residual)
         scorer = Expansion(gram.points, np.asfortranarray(coef), mean)
-        return self._of_structure(scorer, scores, structure, alpha, unit)
+        solution = self._of_structure(scorer, structure, alpha, unit)
+        scores, responses = left_out
+        return replace(solution, left_out=scores, responses=responses)
 
     def _structure(
         self,
@@ -276,7 +278,6 @@ class LinearOCKSR(StructuredOneClass):
     def _of_structure(
         self,
         scorer: Expansion,
-        scores: Array | None,
         optimum: LinearSolution,
         alpha: float,
         unit: float,
@@ -290,6 +291,5 @@ class LinearOCKSR(StructuredOneClass):
         report = FitReport(
             optimum.objective_path * unit, optimum.n_iter, optimum.converged
         )
-        return Solution(
-            scorer, scores, "leave-one-out, structure fixed", report, learned
-        )
+        source = "leave-one-out, structure fixed"
+        return Solution(scorer, None, source, report, learned)

@@ -169,7 +169,7 @@ class OutputKernelOCKSR(MultiTaskOneClass):
         # Coefficients that change no response may be as large as 1 over the ridge: left out.
         seen = vectors @ (vectors.T @ optimum.coef)
         dual = np.asfortranarray(root[:, None] * (seen @ optimum.structure))
-        scores, residual = left_out_scores_of_structure(
+        left_out_rows, residual = left_out_scores_of_structure(
             values * unit,
             vectors,
             R,
@@ -181,7 +181,7 @@ class OutputKernelOCKSR(MultiTaskOneClass):
         mean = 1.0 - replace(rows, weight=weight).mean_by_task(residual)
         return Solution(
             Expansion(gram.points, dual, mean),
-            scores,
+            left_out_rows.scores,
             "leave-one-out, structure fixed",
             FitReport(optimum.objective_path, optimum.n_iter, optimum.converged),
             {
@@ -191,6 +191,7 @@ class OutputKernelOCKSR(MultiTaskOneClass):
                 "dual_coef": dual,
                 "mean_response": mean,
             },
+            left_out_rows.responses,
         )
 
 

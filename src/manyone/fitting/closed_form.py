@@ -11,7 +11,7 @@ from manyone._types import Array, Codes, Mask
 from manyone.data.groups import leaving_together
 from manyone.data.rows import TrainingRows
 from manyone.solvers.leave_blocks import scores_without_blocks
-from manyone.solvers.ridge import left_out_scores
+from manyone.solvers.ridge import left_out_rows
 
 #: Scaled residuals of blocks of rows under refits without them, from those of all rows (n,).
 SolveWithout = Callable[[Array, list[Codes]], Iterable[Array]]
@@ -24,6 +24,8 @@ class ClosedForm(NamedTuple):
     ----------
     scores : ndarray of shape (n,)
         Left-out scores; NaN for known outliers, and for rows that cannot leave.
+    responses : ndarray of shape (n, 2) or None
+        See :class:`~manyone.solvers.ridge.LeftOutRows`; None where groups leave.
     source : str
         How they were found.
     total, mean : ndarray of shape (T,)
@@ -31,6 +33,7 @@ class ClosedForm(NamedTuple):
     """
 
     scores: Array
+    responses: Array | None
     source: str
     total: Array
     mean: Array
@@ -60,13 +63,14 @@ def closed_form(
     scores = np.full(len(rows.codes), np.nan)
     if rows.group is None:
         left = own / remaining[normal]
-        scores[normal] = left_out_scores(
-            own, left, left * own, weight, codes, rows.n_tasks
+        responses = np.full((len(scores), 2), np.nan)
+        scores[normal], responses[normal] = left_out_rows(
+            own, left, left * own, weight, total[codes], mean[codes]
         )
-        return ClosedForm(scores, "leave-one-out", total, mean)
+        return ClosedForm(scores, responses, "leave-one-out", total, mean)
     scores[normal] = own
     scores = scores_without_groups(rows, scores, total, mean, solve_without)
-    return ClosedForm(scores, "leave-group-out", total, mean)
+    return ClosedForm(scores, None, "leave-group-out", total, mean)
 
 
 def scores_without_groups(

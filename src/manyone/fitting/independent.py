@@ -20,7 +20,7 @@ from manyone.data.hashing import Hashes, row_hashes
 from manyone.data.memory import refuse_beyond_memory
 from manyone.data.rows import MISSING, CodedRows, TrainingRows, renumbered
 from manyone.data.sweeps import Source
-from manyone.fitting.left_out import KnownScores, LeaveOut, LeftOutPass
+from manyone.fitting.left_out import JudgedRows, KnownScores, LeaveOut, LeftOutPass
 from manyone.fitting.plan import Plan, sample_size
 from manyone.fitting.statistics import AddUp, Ridge, Statistics, solve_statistics
 from manyone.fitting.task_ridges import independent_solution
@@ -151,40 +151,39 @@ class AddUpEach:
 class LeaveOutEach(LeftOutPass):
     """The pass that leaves every row of every task with a plan out.
 
-    Scores of the other rows are `known`.
+    Scores of the rows of other tasks are `exact`.
     """
 
     plan: TaskPlans
     ridges: dict[int, Ridge]
     guard: LeftOutGuard
-    known: KnownScores | None = None
+    exact: KnownScores | None = None
     leaves_groups: bool = True
 
     def judged(self, rows: CodedRows) -> Array:
         """See :class:`Judge`."""
-        scores, _ = self.scores(rows)
-        if self.known is None:
+        scores = self.known(rows).scores
+        if self.exact is None:
             return scores
-        known_scores = self.known.judged(rows)
-        return np.where(np.isnan(known_scores), scores, known_scores)
+        exact_scores = self.exact.judged(rows)
+        return np.where(np.isnan(exact_scores), scores, exact_scores)
 
-    def scores(self, rows: CodedRows) -> tuple[Array, Array]:
+    def known(self, rows: CodedRows) -> JudgedRows:
         """See :class:`LeftOutPass`; of rows whose task has a plan."""
 
-        def judge(part: tuple[int, Codes, CodedRows]) -> tuple[Codes, Array]:
+        def judge(part: tuple[int, Codes, CodedRows]) -> tuple[Codes, JudgedRows]:
             task, which, task_rows = part
             normal = ~task_rows.outlier  # outliers of every task are part of all
             plan = replace(self.plan.plans[task], drawn=self.plan.drawn)
             step = LeaveOut(plan, self.ridges[task], LeftOutGuard(None, 0.0))
-            return which[normal], np.stack(step.scores(task_rows))[:, normal]
+            return which[normal], step.known(task_rows).take(normal)
 
-        scores = np.full(len(rows.codes), np.nan)
-        seen = np.full(len(rows.codes), np.inf)
-        for which, of_task in on_threads(judge, self.plan.parts(rows)):
-            scores[which], seen[which] = of_task
-        judged = np.flatnonzero(~np.isnan(scores))
-        scores[judged] = self.guard.lower(scores[judged], rows.take(judged))
-        return scores, seen
+        known = JudgedRows.unknown(len(rows.codes))
+        for which, part in on_threads(judge, self.plan.parts(rows)):
+            known.put(which, part)
+        judged = np.flatnonzero(~np.isnan(known.scores))
+        known.scores[judged] = self.guard.lower(known.scores[judged], rows.take(judged))
+        return known
 
 
 def independent_passes(
@@ -234,8 +233,9 @@ def independent_passes(
         assert exact.left_out is not None
         scores = guard.lower(exact.left_out[judged], small_rows)
         seen = solution.scorer.own(plans.in_metric(small_rows), small_rows.codes)
-        tails = Tails.known(scores, small_rows, len(plans.tasks), seen)
-        judge = replace(judge, known=KnownScores.among(small_rows, scores))
+        responses = None if exact.responses is None else exact.responses[judged]
+        tails = Tails.known(scores, small_rows, len(plans.tasks), seen, responses)
+        judge = replace(judge, exact=KnownScores.among(small_rows, scores))
     if plans.plans:
         tails = tails.merged(source.reduce(judge))
     return replace(solution, judge=judge), tails

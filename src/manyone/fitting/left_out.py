@@ -10,11 +10,11 @@ from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from manyone._types import Array, Codes, Labels, Rows
+from manyone._types import Array, Codes, Labels, Mask, Rows
 from manyone.calibration.tails import IntoTails, Tails
 from manyone.data.blocks import kernel_blocks
 from manyone.data.hashing import Hashes, row_hashes
@@ -25,12 +25,45 @@ from manyone.fitting.statistics import Ridge
 from manyone.models.guards import LeftOutGuard
 from manyone.models.solution import Judge
 from manyone.solvers.leave_blocks import solve_primal_without_blocks
-from manyone.solvers.ridge import left_out_mean, one_minus_leverage
+from manyone.solvers.ridge import left_out_rows, one_minus_leverage
 from manyone.threads import on_threads, solve_lower
 
-#: Takes rows (b, d), their tasks and weights (b,), and returns left-out scores (b,) and
-#: those of the model of all rows.
-Score = Callable[[Rows, Codes, Array], tuple[Array, Array]]
+
+class JudgedRows(NamedTuple):
+    """What models without them say of rows.
+
+    Attributes
+    ----------
+    scores : ndarray of shape (n,)
+        Left-out scores; NaN for outliers and for rows that shaped the landmarks.
+    seen : ndarray of shape (n,)
+        Scores under the model of all rows, infinite where they are not known.
+    responses : ndarray of shape (n, 2)
+        See :class:`~manyone.solvers.ridge.LeftOutRows`; NaN where they are not known.
+    """
+
+    scores: Array
+    seen: Array
+    responses: Array
+
+    @classmethod
+    def unknown(cls, n_rows: int) -> JudgedRows:
+        """Nothing is known of these rows yet."""
+        responses = np.full((n_rows, 2), np.nan)
+        return cls(np.full(n_rows, np.nan), np.full(n_rows, np.inf), responses)
+
+    def put(self, numbers: Codes, part: JudgedRows) -> None:
+        """Say of the rows with these numbers (k,) what is known of them."""
+        for values, known in zip(self, part, strict=True):
+            values[numbers] = known
+
+    def take(self, numbers: Codes | Mask) -> JudgedRows:
+        """What is known of the rows with these numbers (k,)."""
+        return JudgedRows(*(values[numbers] for values in self))
+
+
+#: Takes rows (b, d), their tasks and weights (b,).
+Score = Callable[[Rows, Codes, Array], JudgedRows]
 
 
 class WithTasks(Protocol):
@@ -47,25 +80,22 @@ class LeftOutPass(IntoTails, Judge):
     plan: WithTasks
 
     @abstractmethod
-    def scores(self, rows: CodedRows) -> tuple[Array, Array]:
-        """Left-out scores (n,), NaN for outliers and for rows that shaped the landmarks.
-
-        And scores (n,) under the model of all rows, infinite where they are not known.
-        """
+    def known(self, rows: CodedRows) -> JudgedRows:
+        """What is known of rows whose tasks are numbers."""
 
     def of(self, rows: CodedRows) -> Tails:
         """Tails of the left-out scores of rows whose tasks are numbers."""
-        scores, seen = self.scores(rows)
-        return Tails.known(scores, rows, len(self.plan.tasks), seen)
+        scores, seen, responses = self.known(rows)
+        return Tails.known(scores, rows, len(self.plan.tasks), seen, responses)
 
     def judged(self, rows: CodedRows) -> Array:
         """See :class:`Judge`."""
-        return self.scores(rows)[0]
+        return self.known(rows).scores
 
 
 def judged_rows(
     plan: Plan, rows: CodedRows, score: Score, guard: LeftOutGuard, width: int
-) -> tuple[Array, Array]:
+) -> JudgedRows:
     """Scores of normal rows that had no part in the landmarks, block by block.
 
     Parameters
@@ -80,22 +110,20 @@ def judged_rows(
 
     Returns
     -------
-    scores, seen
-        See `LeftOutPass`.
+    JudgedRows
     """
-    scores = np.full(len(rows.codes), np.nan)
-    seen = np.full(len(rows.codes), np.inf)
+    known = JudgedRows.unknown(len(rows.codes))
     judged = np.flatnonzero(~rows.outlier & plan.unseen(rows.X))
 
-    def judge(part: slice) -> tuple[Codes, tuple[Array, Array]]:
+    def judge(part: slice) -> tuple[Codes, JudgedRows]:
         block = rows.take(judged[part])
         return judged[part], score(block.X, block.codes, block.weight)
 
-    for numbers, parts in on_threads(judge, kernel_blocks(len(judged), width)):
-        scores[numbers], seen[numbers] = parts
+    for numbers, part in on_threads(judge, kernel_blocks(len(judged), width)):
+        known.put(numbers, part)
     # All rows of a task at once: blocks have few of each where there are many tasks.
-    scores[judged] = guard.lower(scores[judged], rows.take(judged))
-    return scores, seen
+    known.scores[judged] = guard.lower(known.scores[judged], rows.take(judged))
+    return known
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,14 +172,14 @@ class LeaveOut(LeftOutPass):
     guard: LeftOutGuard
     leaves_groups: bool = True
 
-    def scores(self, rows: CodedRows) -> tuple[Array, Array]:
+    def known(self, rows: CodedRows) -> JudgedRows:
         """See :class:`LeftOutPass`."""
         if isinstance(rows, TrainingRows) and rows.group is not None:
             return self._without_groups(rows)
         width = len(self.plan.points)
         return judged_rows(self.plan, rows, self._scores, self.guard, width)
 
-    def _scores(self, X: Rows, codes: Codes, weight: Array) -> tuple[Array, Array]:
+    def _scores(self, X: Rows, codes: Codes, weight: Array) -> JudgedRows:
         ridge = self.ridge
         K = self.plan.values(X)
         residual = 1.0 - np.einsum("ij,ij->i", K, ridge.coef.T[codes])
@@ -159,28 +187,26 @@ class LeaveOut(LeftOutPass):
         leverage = weight * np.einsum("ij,ij->i", half, half)
         remaining = one_minus_leverage(1.0 - leverage, weight)
         left = residual / remaining
-        # The mean response of the task without one count of the row: residuals are 1 - response.
-        count = np.minimum(weight, 1.0)
-        total = ridge.counts[codes]
-        residual_sum = (ridge.counts * (1.0 - ridge.mean_response))[codes]
-        mean = left_out_mean(residual_sum, count * left * residual, total, count)
-        return -np.abs(left - mean), self._of_all_rows(residual, codes)
+        task = ridge.counts[codes], ridge.mean_response[codes]
+        scores, responses = left_out_rows(
+            residual, left, left * residual, weight, *task
+        )
+        return JudgedRows(scores, self._of_all_rows(residual, codes), responses)
 
     def _of_all_rows(self, residual: Array, codes: Codes) -> Array:
         """Scores (n,) of rows under the model of all of them."""
         return -np.abs(residual - (1.0 - self.ridge.mean_response[codes]))
 
-    def _without_groups(self, rows: TrainingRows) -> tuple[Array, Array]:
+    def _without_groups(self, rows: TrainingRows) -> JudgedRows:
         """The same under models without those that leave with a row; NaN: none do."""
         plan = self.plan
         ridge = self.ridge
-        all_scores = np.full(len(rows.codes), np.nan)
-        seen = np.full(len(rows.codes), np.inf)
+        known = JudgedRows.unknown(len(rows.codes))
         unseen = np.flatnonzero(plan.unseen(rows.X))
         rows = rows.take(unseen)
         normal = np.flatnonzero(~rows.outlier)
         if not len(normal):
-            return all_scores, seen
+            return known
         residual = np.full(len(rows.codes), np.nan)
         for block in kernel_blocks(len(normal), len(plan.points)):
             numbers = normal[block]
@@ -198,6 +224,7 @@ class LeaveOut(LeftOutPass):
         means = ridge.counts, ridge.mean_response
         scores = scores_without_groups(rows, residual, *means, solve, has_earlier)
         scores[normal] = self.guard.lower(scores[normal], rows.take(normal))
-        all_scores[unseen] = scores
-        seen[unseen[normal]] = self._of_all_rows(residual[normal], rows.codes[normal])
-        return all_scores, seen
+        known.scores[unseen] = scores
+        own = residual[normal], rows.codes[normal]
+        known.seen[unseen[normal]] = self._of_all_rows(*own)
+        return known

@@ -10,12 +10,12 @@ from scipy.linalg import eigh
 
 from manyone._types import Array, Codes, Rows
 from manyone.data.rows import CodedRows
-from manyone.fitting.left_out import LeftOutPass, judged_rows
+from manyone.fitting.left_out import JudgedRows, LeftOutPass, judged_rows
 from manyone.fitting.plan import Plan
 from manyone.fitting.statistics import Statistics, symmetric
 from manyone.models.guards import LeftOutGuard
 from manyone.solvers.eigenbasis import eigenbasis
-from manyone.solvers.ridge import effective_alpha, left_out_mean, one_minus_leverage
+from manyone.solvers.ridge import effective_alpha, left_out_rows, one_minus_leverage
 
 
 class LinearProblem(NamedTuple):
@@ -116,12 +116,12 @@ class LeaveOutOfStructure(LeftOutPass):
             plan, problem.V / np.sqrt(lam), targets, shrunk, Q, counts, mean, guard
         )
 
-    def scores(self, rows: CodedRows) -> tuple[Array, Array]:
+    def known(self, rows: CodedRows) -> JudgedRows:
         """See :class:`LeftOutPass`."""
         width = 3 * len(self.basis) + 6 * len(self.Q)
         return judged_rows(self.plan, rows, self._scores, self.guard, width)
 
-    def _scores(self, X: Rows, codes: Codes, weight: Array) -> tuple[Array, Array]:
+    def _scores(self, X: Rows, codes: Codes, weight: Array) -> JudgedRows:
         coordinates = self.plan.features(X) @ self.basis
         back = self.Q[codes]
         own_targets = coordinates * self.targets.T[codes]
@@ -134,13 +134,12 @@ class LeaveOutOfStructure(LeftOutPass):
         unexplained = 1.0 - own_targets.sum(axis=1)[:, None] + own_targets @ self.shrunk
         left = np.einsum("iq,iq->i", back, left_out)
         moved = np.einsum("iq,iq->i", back, left_out * unexplained)
-        count = np.minimum(weight, 1.0)
-        total = self.counts[codes]
-        residual_sum = (self.counts * (1.0 - self.mean_response))[codes]
-        mean = left_out_mean(residual_sum, count * moved, total, count)
         residual = np.einsum("iq,iq->i", back, residuals)
-        seen = -np.abs(residual - (1.0 - self.mean_response[codes]))
-        return -np.abs(left - mean), seen
+        mean = self.mean_response[codes]
+        scores, responses = left_out_rows(
+            residual, left, moved, weight, self.counts[codes], mean
+        )
+        return JudgedRows(scores, -np.abs(residual - (1.0 - mean)), responses)
 
 
 def weights_of(plan: Plan, problem: LinearProblem, coef: Array) -> tuple[Array, Array]:

@@ -60,6 +60,7 @@ def independent_solution(gram: Gram, rows: TrainingRows, alpha: float) -> Soluti
         judged.scores,
         judged.source,
         learned={"alpha": solved.alpha, "mean_response": judged.mean},
+        responses=judged.responses,
         one_minus_leverage=solved.remaining,
     )
 

@@ -70,6 +70,9 @@ class Solution:
     learned : mapping
         What a user may want to look at, by the names of the fitted attributes without their
         underscore. It is never changed.
+    responses : ndarray of shape (n, 2) or None
+        What a closed form knows of each row beyond its left-out score, see
+        :class:`manyone.solvers.ridge.LeftOutRows`.
     judge : Judge or None
         Knows the left-out score of any training row, while a fit goes on.
     one_minus_leverage : ndarray of shape (n,) or None
@@ -81,6 +84,7 @@ class Solution:
     left_out_source: str = "leave-one-out"
     report: FitReport = field(default_factory=FitReport)
     learned: Mapping[str, Any] = field(default_factory=dict)
+    responses: Array | None = None
     judge: Judge | None = None
     one_minus_leverage: Array | None = None
 

@@ -10,8 +10,9 @@ from scipy.linalg import eigh
 
 from manyone._types import Array, Codes
 from manyone.solvers.ridge import (
+    LeftOutRows,
     NotPositiveDefinite,
-    left_out_scores,
+    left_out_rows,
     one_minus_leverage,
 )
 
@@ -66,8 +67,8 @@ def left_out_scores_of_structure(
     alpha: float,
     weight: Array,
     codes: Codes,
-) -> tuple[Array, Array]:
-    """Score of each normal row under the model without one count of it, L held fixed.
+) -> tuple[LeftOutRows, Array]:
+    """Each normal row under the model without one count of it, L held fixed.
 
     Along each eigenvector of L this is a ridge regression, where leaving out a row has
     a closed form; residuals, and what the row takes from the mean of its task, are
@@ -89,7 +90,7 @@ def left_out_scores_of_structure(
 
     Returns
     -------
-    scores : array of shape (n,)
+    left_out : LeftOutRows
         NaN for rows without a response.
     residual : array of shape (n,)
         ``1 - f_t(x)`` of each normal row for its own task, by the model that has seen
@@ -108,17 +109,19 @@ def left_out_scores_of_structure(
     squares = vectors**2
     missing = np.maximum(1.0 - squares.sum(axis=1), 0.0)[:, None]
     complement = missing + squares @ shrinkage
-    left_out = residuals / one_minus_leverage(complement, weight[normal, None])
+    residuals_without = residuals / one_minus_leverage(complement, weight[normal, None])
     # What of one count of a row its own task does not explain, along every eigenvector.
     unexplained = (vectors * V[:, task].T) @ shrinkage / root
     unexplained += outside[normal, task][:, None]
     back = Q[task]
-    scores = np.full(len(R), np.nan)
     residual = np.full(len(R), np.nan)
     residual[normal] = np.einsum("iq,iq->i", back, residuals)
-    without = np.einsum("iq,iq->i", back, left_out)
-    moved = np.einsum("iq,iq->i", back, left_out * unexplained)
-    scores[normal] = left_out_scores(
-        residual[normal], without, moved, weight[normal], task, R.shape[1]
+    without = np.einsum("iq,iq->i", back, residuals_without)
+    moved = np.einsum("iq,iq->i", back, residuals_without * unexplained)
+    total = weight @ R
+    mean = 1.0 - weight[normal] @ (R[normal] * residual[normal, None]) / total
+    left_out = LeftOutRows(np.full(len(R), np.nan), np.full((len(R), 2), np.nan))
+    left_out.scores[normal], left_out.responses[normal] = left_out_rows(
+        residual[normal], without, moved, weight[normal], total[task], mean[task]
     )
-    return scores, residual
+    return left_out, residual

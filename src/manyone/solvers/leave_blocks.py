@@ -17,10 +17,8 @@ from scipy.linalg import blas, solve
 
 from manyone._types import Array, Codes
 from manyone.data.groups import LeftOut
-from manyone.solvers.ridge import left_out_mean
+from manyone.solvers.ridge import in_terms_of_all, left_out_mean
 
-# Mean responses without a block below this share of those with it are rounding.
-_SMALLEST = 1e-3
 # Rows that are solved for in one go.
 _COLUMNS = 512
 
@@ -97,10 +95,7 @@ def scores_without_blocks(
 ) -> Array:
     """Score of normal rows under models refitted without their block.
 
-    The score is minus the distance between the row's response and the mean response of
-    the rows of its task that are left, as in
-    :func:`manyone.solvers.ridge.left_out_scores`, in units of that mean: times the mean
-    response of all rows over it.
+    The scores are those of :class:`manyone.solvers.ridge.LeftOutRows`.
 
     Parameters
     ----------
@@ -128,8 +123,7 @@ def scores_without_blocks(
         removed = weight[gone].sum()
         mean_of_others = left_out_mean(summed[task], lost, total[task], removed)
         distance = np.abs(without / root[gone] - mean_of_others)[judged]
-        # Responses of a model of fewer rows are smaller, all of them.
-        least = _SMALLEST * mean[task]
-        scale = mean[task] / max(1.0 - mean_of_others, least) if least > 0.0 else 1.0
-        scores[gone[judged]] = -scale * distance
+        rest = total[task] - removed
+        factor = in_terms_of_all(1.0 - mean_of_others, mean[task], rest)
+        scores[gone[judged]] = -factor * distance
     return scores

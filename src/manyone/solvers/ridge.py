@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import blas, cho_solve, lapack
 
-from manyone._types import Array, Codes
+from manyone._types import Array
 
 _BLOCK = 512
 # Below this size a set of problems is solved as one stack, above it one LAPACK call
@@ -27,6 +27,8 @@ _SMALL = 64
 #: larger ridge would cost regular matrices their interpolation, of which eight digits
 #: are left.
 SMALLEST_RIDGE = 1e3 * np.finfo(float).eps
+# Mean responses of the rows that are left below this share of those of all are rounding.
+_SMALLEST_MEAN = 1e-3
 
 
 class NotPositiveDefinite(ValueError):
@@ -281,18 +283,61 @@ def left_out_mean(
     return np.where(is_singleton, full_mean, mean)
 
 
-def left_out_scores(
+def in_terms_of_all(mean_of_others: Array, mean: Array, rest: Array) -> Array:
+    """Factor of distances of responses under a model without some rows of a task.
+
+    Responses of a model of fewer rows are smaller, all of them. So distances are taken
+    in units of the mean response of the rows that are left, as those under the model of
+    all rows are in units of the mean response of all.
+
+    Parameters
+    ----------
+    mean_of_others, mean : ndarray
+        Mean response of the rows that are left, and of all rows under their model.
+    rest : ndarray
+        What the rows that are left weigh. The response of a single one is no guide:
+        distances get no smaller by it.
+
+    Returns
+    -------
+    ndarray
+        1 where a task has no response.
+    """
+    has_response = mean > 0.0
+    least = np.where(has_response, _SMALLEST_MEAN * mean, 1.0)
+    unit = np.maximum(mean_of_others, least)
+    factor = np.where(has_response, mean / unit, 1.0)
+    return np.where(rest > 1.0, factor, np.maximum(factor, 1.0))
+
+
+class LeftOutRows(NamedTuple):
+    """What a ridge regression says of rows that leave it one by one.
+
+    Attributes
+    ----------
+    scores : ndarray of shape (n,)
+        Minus the distance between the row's response and the mean response of the rows
+        of its task that are left, under the model refitted without one count of the
+        row, see `in_terms_of_all`.
+    responses : ndarray of shape (n, 2)
+        That response over that mean; and the mean response of the other rows of the
+        task over that of all, under the model of all rows, where another row has left
+        already. NaN where a task has too few rows, or no response.
+    """
+
+    scores: Array
+    responses: Array
+
+
+def left_out_rows(
     residual: Array,
     left_out: Array,
     moved: Array,
     weight: Array,
-    codes: Codes,
-    n_tasks: int,
-) -> Array:
-    """Score of each normal row under the model refitted without one count of it.
-
-    The score is minus the distance between the row's response and the mean response of
-    the rows of its task that are left.
+    total: Array,
+    mean: Array,
+) -> LeftOutRows:
+    """Each normal row under the model refitted without one count of it.
 
     Parameters
     ----------
@@ -304,16 +349,21 @@ def left_out_scores(
         What leaving out one count takes from the sum of the task's residuals; for one
         ridge regression the product of the two.
     weight : ndarray of shape (n,)
-    codes : ndarray of shape (n,)
-        Task of each row.
-    n_tasks : int
+    total, mean : ndarray of shape (n,)
+        What all normal rows of the row's task weigh, and their mean response.
 
     Returns
     -------
-    ndarray of shape (n,)
+    LeftOutRows
     """
     count = np.minimum(weight, 1.0)
-    total: Array = np.bincount(codes, weight, n_tasks).astype(np.float64)
-    summed: Array = np.bincount(codes, weight * residual, n_tasks).astype(np.float64)
-    mean = left_out_mean(summed[codes], count * moved, total[codes], count)
-    return -np.abs(left_out - mean)
+    residual_sum = total * (1.0 - mean)
+    others = 1.0 - left_out_mean(residual_sum, count * moved, total, count)
+    factor = in_terms_of_all(others, mean, total - count)
+    distance = factor * (1.0 - left_out - others)
+    rest = total - 2.0 * count
+    is_known = (mean > 0.0) & (rest > 1e-9 * total)
+    unit = np.where(is_known, mean, np.nan)
+    below_mean = (mean - (1.0 - residual)) / unit
+    ratio = 1.0 + count * below_mean / np.where(is_known, rest, 1.0)
+    return LeftOutRows(-np.abs(distance), np.stack([1.0 + distance / unit, ratio], 1))
