@@ -54,8 +54,8 @@ def test_left_out_scores_are_refits_with_the_structure_fixed(kernel, rank):
         left = fewer * R[:, t]
         mean = left @ response / left.sum() if left.any() else full[i, t]
         mean_of_all = np.average(full[:, t], weights=weight * R[:, t])
-        # In units of the mean response of each model, where there is a response.
-        unit = mean_of_all / mean if mean_of_all > 0 else 1.0
+        # In units of the mean response of each model, where that is the smaller one.
+        unit = max(mean_of_all / mean, 1.0) if mean_of_all > 0 else 1.0
         assert scores[i] == pytest.approx(-unit * abs(response[i] - mean), abs=1e-9)
 
 
@@ -74,8 +74,9 @@ def test_an_identity_structure_is_ridge_regression():
     mean = 1.0 - weight[normal] @ (R[normal] * expected[:, None]) / total
     task = codes[normal]
     moved = left_out * expected
+    sums = total[task], mean[task]
     plain = left_out_rows(
-        expected, left_out, moved, weight[normal], total[task], mean[task]
+        expected, left_out, moved, weight[normal], *sums, structure_fixed=True
     )
     np.testing.assert_allclose(scores[normal], plain.scores, atol=1e-11)
     np.testing.assert_allclose(responses[normal], plain.responses, atol=1e-11)

@@ -137,7 +137,13 @@ class LeaveOutOfStructure(LeftOutPass):
         residual = np.einsum("iq,iq->i", back, residuals)
         mean = self.mean_response[codes]
         scores, responses = left_out_rows(
-            residual, left, moved, weight, self.counts[codes], mean
+            residual,
+            left,
+            moved,
+            weight,
+            self.counts[codes],
+            mean,
+            structure_fixed=True,
         )
         return JudgedRows(scores, -np.abs(residual - (1.0 - mean)), responses)
 

@@ -122,6 +122,12 @@ def left_out_scores_of_structure(
     mean = 1.0 - weight[normal] @ (R[normal] * residual[normal, None]) / total
     left_out = LeftOutRows(np.full(len(R), np.nan), np.full((len(R), 2), np.nan))
     left_out.scores[normal], left_out.responses[normal] = left_out_rows(
-        residual[normal], without, moved, weight[normal], total[task], mean[task]
+        residual[normal],
+        without,
+        moved,
+        weight[normal],
+        total[task],
+        mean[task],
+        structure_fixed=True,
     )
     return left_out, residual

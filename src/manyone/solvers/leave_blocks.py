@@ -123,7 +123,7 @@ def scores_without_blocks(
         removed = weight[gone].sum()
         mean_of_others = left_out_mean(summed[task], lost, total[task], removed)
         distance = np.abs(without / root[gone] - mean_of_others)[judged]
-        rest = total[task] - removed
-        factor = in_terms_of_all(1.0 - mean_of_others, mean[task], rest)
+        is_guide = total[task] - removed > 1.0
+        factor = in_terms_of_all(1.0 - mean_of_others, mean[task], is_guide)
         scores[gone[judged]] = -factor * distance
     return scores

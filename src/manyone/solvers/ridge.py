@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import blas, cho_solve, lapack
 
-from manyone._types import Array
+from manyone._types import Array, Mask
 
 _BLOCK = 512
 # Below this size a set of problems is solved as one stack, above it one LAPACK call
@@ -283,7 +283,7 @@ def left_out_mean(
     return np.where(is_singleton, full_mean, mean)
 
 
-def in_terms_of_all(mean_of_others: Array, mean: Array, rest: Array) -> Array:
+def in_terms_of_all(mean_of_others: Array, mean: Array, is_guide: Mask) -> Array:
     """Factor of distances of responses under a model without some rows of a task.
 
     Responses of a model of fewer rows are smaller, all of them. So distances are taken
@@ -294,9 +294,8 @@ def in_terms_of_all(mean_of_others: Array, mean: Array, rest: Array) -> Array:
     ----------
     mean_of_others, mean : ndarray
         Mean response of the rows that are left, and of all rows under their model.
-    rest : ndarray
-        What the rows that are left weigh. The response of a single one is no guide:
-        distances get no smaller by it.
+    is_guide : ndarray of bool
+        Elsewhere distances get no smaller. The response of a single row is no guide.
 
     Returns
     -------
@@ -307,7 +306,7 @@ def in_terms_of_all(mean_of_others: Array, mean: Array, rest: Array) -> Array:
     least = np.where(has_response, _SMALLEST_MEAN * mean, 1.0)
     unit = np.maximum(mean_of_others, least)
     factor = np.where(has_response, mean / unit, 1.0)
-    return np.where(rest > 1.0, factor, np.maximum(factor, 1.0))
+    return np.where(is_guide, factor, np.maximum(factor, 1.0))
 
 
 class LeftOutRows(NamedTuple):
@@ -336,6 +335,8 @@ def left_out_rows(
     weight: Array,
     total: Array,
     mean: Array,
+    *,
+    structure_fixed: bool = False,
 ) -> LeftOutRows:
     """Each normal row under the model refitted without one count of it.
 
@@ -351,6 +352,9 @@ def left_out_rows(
     weight : ndarray of shape (n,)
     total, mean : ndarray of shape (n,)
         What all normal rows of the row's task weigh, and their mean response.
+    structure_fixed : bool
+        Whether something in the model without the row has been learned with it. Then
+        means of that model are no guide. (Yes/no columns raised 13 % of 10.)
 
     Returns
     -------
@@ -359,7 +363,8 @@ def left_out_rows(
     count = np.minimum(weight, 1.0)
     residual_sum = total * (1.0 - mean)
     others = 1.0 - left_out_mean(residual_sum, count * moved, total, count)
-    factor = in_terms_of_all(others, mean, total - count)
+    is_guide = (total - count > 1.0) & (not structure_fixed)
+    factor = in_terms_of_all(others, mean, is_guide)
     distance = factor * (1.0 - left_out - others)
     rest = total - 2.0 * count
     is_known = (mean > 0.0) & (rest > 1e-9 * total)
