@@ -15,7 +15,7 @@ from scipy.linalg import solve_triangular
 from manyone._types import Array, Codes, Mask, Rows
 from manyone.data.rows import CodedRows
 from manyone.data.sample import Sample
-from manyone.fitting.left_out import LeftOutPass, judged_rows
+from manyone.fitting.left_out import JudgedRows, LeftOutPass, judged_rows
 from manyone.fitting.plan import FirstLayer, Plan
 from manyone.fitting.statistics import Statistics
 from manyone.kernels.gram import Gram, Points
@@ -129,11 +129,11 @@ class JudgeNotDrawn(LeftOutPass):
     scorer: Scorer
     guard: LeftOutGuard
 
-    def scores(self, rows: CodedRows) -> tuple[Array, Array]:
+    def known(self, rows: CodedRows) -> JudgedRows:
         """See :class:`LeftOutPass`."""
         width = 2 * len(self.scorer.points)
         return judged_rows(self.plan, rows, self._scores, self.guard, width)
 
-    def _scores(self, X: Rows, codes: Codes, weight: Array) -> tuple[Array, Array]:
+    def _scores(self, X: Rows, codes: Codes, weight: Array) -> JudgedRows:
         scores = self.scorer.own(self.plan.in_metric(X), codes)
-        return scores, scores
+        return JudgedRows.unknown(len(codes))._replace(scores=scores, seen=scores)
