@@ -1,12 +1,17 @@
 """What users rely on, called as a stranger would who has read the documentation only."""
 
+import inspect
+
 import numpy as np
 import pytest
 from sklearn.preprocessing import StandardScaler
 
 import manyone
+import manyone.datasets
+import manyone.engines
 from every_method import EVERY_METHOD
 from fleets import gaussian_tasks, machine_tables
+from manyone.cli import main
 from manyone.estimators import METHODS
 
 TASKS = np.array(["a", "b", "c"])
@@ -71,3 +76,131 @@ def test_a_monitor_takes_rows_tasks_times_and_ids_in_this_order(rows):
         np.testing.assert_array_equal(getattr(placed, name), getattr(named, name))
         assert len(getattr(named, name)) == len(X)
     np.testing.assert_array_equal(named.id, numbers + 7)
+
+
+ROLES = {"task": None, "outlier": None, "sample_weight": None, "groups": None}
+CHOICE = {
+    "anomalies": "any",
+    "alarm_rate": 0.05,
+    "landmarks": None,
+    "random_state": None,
+    "task_rate_limit": None,
+}
+DEFAULTS = {
+    manyone.auto: {"y": None, **ROLES, **CHOICE},
+    manyone.AutoOneClass: CHOICE,
+    manyone.AutoOneClass.fit: {"y": None, **ROLES},
+    manyone.CombinedOneClass: {
+        "weights": None,
+        "alarm_rate": 0.05,
+        "task_rate_limit": None,
+    },
+    manyone.tune: {
+        **ROLES,
+        "criterion": "unseen",
+        "grid": None,
+        "max_rows": "auto",
+        "calibrate": True,
+        "random_state": None,
+    },
+    manyone.TableModel: {
+        "anomalies": "any",
+        "method": "auto",
+        "alarm_rate": 0.05,
+        "task_rate_limit": None,
+        "ignore": (),
+        "time": None,
+        "history": "auto",
+        "groups": None,
+        "outlier": None,
+        "random_state": None,
+    },
+    manyone.TableModel.score: {
+        "y": None,
+        "explain": 0,
+        "fdr": None,
+        "unknown": "pooled",
+        "keep": (),
+    },
+    manyone.TableModel.explain: {"top": 3},
+    manyone.TableModel.report: {"table": None},
+    manyone.Monitor: {"state": None},
+    manyone.Monitor.update: {"task": None, "time": None, "id": None},
+    manyone.TaskWhitener: {"adaptive": False},
+    manyone.TaskHistory: {"span": 12},
+    manyone.datasets.load_faces: {"features": "dlib", "data_home": None},
+}
+
+
+@pytest.mark.parametrize(
+    ("function", "promised"),
+    DEFAULTS.items(),
+    ids=[function.__qualname__ for function in DEFAULTS],
+)
+def test_parameters_have_their_names_and_defaults(function, promised):
+    parameters = inspect.signature(function).parameters
+    assert {name: parameters[name].default for name in promised} == promised
+
+
+@pytest.mark.parametrize("name", ["fit", "Block", "local_sweep"])
+def test_engines_keep_their_names(name):
+    assert name in manyone.engines.__all__
+    assert callable(getattr(manyone.engines, name))
+
+
+TABLE = "--sql --db"
+OPTIONS = {
+    "reproduce": "--data --protocol --repeats --seed --out --quick",
+    "fit": f"{TABLE} --task --out --anomalies --method --alarm-rate --time "
+    "--time-format --history --bad-values --groups --outlier --ignore --no-tune "
+    "--no-rows --task-rate-limit --engine --scheduler",
+    "score": f"{TABLE} --out --explain --incidents --fdr --keep --unknown --at-least "
+    "--direction --json --exit-code",
+    "evaluate": f"{TABLE} --outlier",
+    "watch": f"{TABLE} --state --out --id --feedback --keep --keep-days --explain "
+    "--drift-level --silence-level --mute --at-least --direction --notify --metrics "
+    "--json --exit-code",
+    "report": f"{TABLE} --out --state",
+    "run": "",
+    "serve": "--state --host --port",
+    "enroll": TABLE,
+    "forget": "",
+    "recalibrate": "--alarm-rate",
+    "info": "",
+    "demo": "--out",
+}
+
+
+@pytest.mark.parametrize(("command", "options"), OPTIONS.items(), ids=OPTIONS.keys())
+def test_commands_have_their_options_and_examples(command, options, capsys):
+    assert main([command, "--help"]) == 0
+    text = capsys.readouterr().out
+    assert set(options.split()) <= set(text.split())
+    assert "Examples:" in text
+
+
+COMMON = {"alarm_rate": 0.05, "task_rate_limit": None, "gamma": "mean"}
+RIDGE = {**COMMON, "alpha": 0.1}
+SAMPLED = {**RIDGE, "landmarks": None, "random_state": None}
+LAYERS = {**SAMPLED, "theta": "mean", "learn_theta": False}
+PARAMETERS = {
+    "IndependentOCKSR": RIDGE,
+    "JointOCKSR": SAMPLED,
+    "LinearOCKSR": {**SAMPLED, "frobenius": ..., "nuclear": ..., "solver": ...},
+    "NonlinearOCKSR": {**LAYERS, "beta": ..., "solver": "lbfgs"},
+    "SparseOCKSR": {**LAYERS, "l1": ..., "group": ..., "solver": "fista"},
+    "SVDD": {**COMMON, "nu": ...},
+    "MORVR": COMMON,
+    "KNFST": COMMON,
+    "MultiTaskOneClassSVM": {**COMMON, "nu": ..., "mu": ...},
+    "OutputKernelOCKSR": {**RIDGE, "tol": ..., "max_iter": ...},
+}
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_methods_keep_the_words_of_their_parameters(name):
+    """Where the contract names no default, `...` stands for any."""
+    parameters = getattr(manyone, name)().get_params()
+    for parameter, default in PARAMETERS[name].items():
+        assert parameter in parameters
+        assert default is ... or parameters[parameter] == default
