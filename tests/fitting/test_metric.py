@@ -137,4 +137,7 @@ def test_many_rows_in_memory_are_left_out_with_the_metric_fixed(monkeypatch):
         coef = np.linalg.lstsq(design, wanted)[0]
         own = rows.codes[i]
         mean = (K[kept] @ coef[:, own])[rows.codes[kept] == own].mean()
-        assert left_out[i] == pytest.approx(-abs(K[i] @ coef[:, own] - mean), abs=1e-8)
+        # In units of the mean response of each model.
+        unit = found.learned["mean_response"][own] / mean
+        expected = -unit * abs(K[i] @ coef[:, own] - mean)
+        assert left_out[i] == pytest.approx(expected, abs=1e-8)

@@ -25,8 +25,8 @@ mean by the same. What remains is that it no longer has a part in that mean. Let
 the mean response of the rows without j over the mean with it, where row i has left
 already. Without row j the depth of row i is :math:`|q_i / r_j - 1|` instead of
 :math:`|q_i - 1|`, and what guards add. (A row far out has a kernel value with itself
-only. It responds above the mean, and the others seem deep beside it. Cauchy columns, 8
-rows: joint models raised 6.9 % of 5, by this 5.0, by refits without both rows 5.1.)
+only. It responds above the mean, and the others seem deep beside it. Without this, joint
+models raise 6 % of 5 on Cauchy columns: ``benchmarks/bench_promises.py "cauchy 8"``.)
 
 Why roots: of depths themselves, one heavy-tailed task in five makes w nearly 0, and the
 others catch 52 instead of 76 % of what an oracle does; by logarithms, Cauchy columns raise
