@@ -51,7 +51,7 @@ LIMITS = {
     "JointOCKSR().fit": Limit(48, 91),
     "NonlinearOCKSR().fit": Limit(75, 136),
     "JointOCKSR(landmarks=).fit": Limit(80, 162),
-    "manyone fit": Limit(230, 637),
+    "manyone fit": Limit(230, 634),
     "manyone score": Limit(125, 315),
 }
 

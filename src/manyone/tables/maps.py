@@ -149,8 +149,9 @@ class NumberMap:
 
     def numbers(self, column: Column) -> Array:
         """What the curves turn into coordinates (n, width); NaN where missing."""
-        parts = {"value": column.values, "level": column.level}
-        if column.past is not None:
+        parts = {"value": column.values}
+        if self.has_past and column.past is not None:
+            parts["level"] = column.level
             parts["difference"], parts["swing"] = column.past.T
         numbers = np.column_stack([parts[part] for part in self.parts])
         return (
