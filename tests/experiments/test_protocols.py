@@ -83,6 +83,8 @@ def test_aucs_agree_with_scikit_learn():
         for judged in (split.judged == label for label in split.tasks)
     ]
     np.testing.assert_allclose(split.aucs(scores), expected)
+    # Whatever the units of the scores are.
+    np.testing.assert_array_equal(split.aucs(1e-15 * scores), split.aucs(scores))
 
 
 @pytest.mark.parametrize(

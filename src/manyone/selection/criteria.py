@@ -57,7 +57,12 @@ _SPIKE = 4.0
 
 
 def areas_of_curves(
-    scores: Array, curve: Codes, positive: Mask, weight: Array, n_curves: int
+    scores: Array,
+    curve: Codes,
+    positive: Mask,
+    weight: Array,
+    n_curves: int,
+    rounding: float = 0.0,
 ) -> Array:
     """Area under each of many ROC curves.
 
@@ -70,19 +75,23 @@ def areas_of_curves(
         Whether the score should be high.
     weight : ndarray of shape (m,)
     n_curves : int
+    rounding : float
+        Scores of about 1 that differ by no more are ties. Choices need it, so that they do not
+        depend on the order of rows. Figures are exact: some scores differ by less.
 
     Returns
     -------
     ndarray of shape (n_curves,)
-        NaN where a curve has no positive or no negative weight. Ties, and scores that
-        differ by rounding, count one half.
+        NaN where a curve has no positive or no negative weight. Ties count one half.
     """
     order = np.lexsort((scores, curve))
     scores = scores[order]
     curve = curve[order]
     positive_weight = np.where(positive, weight, 0.0)[order]
     negative_weight = np.where(positive, 0.0, weight)[order]
-    rises = np.diff(scores) > ROUNDING * (1.0 + np.abs(scores[1:]))
+    rises = scores[1:] != scores[:-1]
+    if rounding:
+        rises &= np.diff(scores) > rounding * (1.0 + np.abs(scores[1:]))
     changes = (curve[1:] != curve[:-1]) | rises
     starts = np.append(0, np.flatnonzero(changes) + 1)
     ends = np.append(starts[1:], len(scores))
@@ -101,6 +110,7 @@ def task_aucs(
     codes: Codes,
     outlier: Mask | None = None,
     weight: Array | None = None,
+    rounding: float = 0.0,
 ) -> Array:
     """Area under the ROC curve of each task: its normal rows against all other rows.
 
@@ -114,6 +124,8 @@ def task_aucs(
         Rows that are negatives of every task, their own included.
     weight : ndarray of shape (n,) or None
         Counts.
+    rounding : float
+        See :func:`areas_of_curves`.
 
     Returns
     -------
@@ -130,11 +142,14 @@ def task_aucs(
         (owner == (number % n_tasks)[:, None]).ravel(),
         np.tile(np.ones(n) if weight is None else weight, len(curves)),
         len(curves),
+        rounding,
     )
     return aucs.reshape(*stack, n_tasks)
 
 
-def own_aucs(scores: Array, codes: Codes, outlier: Mask, n_tasks: int) -> Array:
+def own_aucs(
+    scores: Array, codes: Codes, outlier: Mask, n_tasks: int, rounding: float = 0.0
+) -> Array:
     """Area under the ROC curve of each task: its normal rows against its own abnormal ones.
 
     Parameters
@@ -146,13 +161,16 @@ def own_aucs(scores: Array, codes: Codes, outlier: Mask, n_tasks: int) -> Array:
     outlier : ndarray of bool of shape (n,)
     n_tasks : int
         T.
+    rounding : float
+        See :func:`areas_of_curves`.
 
     Returns
     -------
     ndarray of shape (T,)
         NaN where a task has no normal or no abnormal row. Ties count one half.
     """
-    return areas_of_curves(scores, codes, ~outlier, np.ones(len(scores)), n_tasks)
+    weight = np.ones(len(scores))
+    return areas_of_curves(scores, codes, ~outlier, weight, n_tasks, rounding)
 
 
 def _aucs_against(scores: Array, owner: Codes, negative: Mask, weight: Array) -> Array:
@@ -167,6 +185,7 @@ def _aucs_against(scores: Array, owner: Codes, negative: Mask, weight: Array) ->
         np.arange(len(curve)) < len(owned),
         np.append(weight[owned], np.tile(weight[negative], n_tasks)),
         n_tasks,
+        ROUNDING,
     )
 
 
@@ -264,7 +283,7 @@ def closed_form_areas(
     for kernel, group in counted(kernels):
         alphas = np.array([setting["alpha"] for setting in group], dtype=np.float64)
         scores = scores_of_ridges(kernel, alphas)
-        aucs = task_aucs(scores, rows.codes, rows.outlier, rows.weight)
+        aucs = task_aucs(scores, rows.codes, rows.outlier, rows.weight, ROUNDING)
         values += list(np.where(can_be_judged, aucs, np.nan)[:, None])
     return values
 
@@ -325,7 +344,9 @@ def fold_aucs(
         areas = []
         if kind != "unseen":
             seen = normal | abnormal
-            areas.append(task_aucs(scores[seen], owner[seen], weight=weight[seen]))
+            areas.append(
+                task_aucs(scores[seen], owner[seen], None, weight[seen], ROUNDING)
+            )
         if kind != "seen":  # the model has seen the kind of its other tasks' rows
             areas.append(_aucs_against(scores, owner, ~normal, weight))
         means.append(finite_mean(np.array([finite_mean(aucs) for aucs in areas])))
@@ -450,7 +471,7 @@ def fault_aucs(
         twice = np.tile(codes, 2)
         is_fault = np.repeat([False, True], len(held))
         of_fold = [
-            own_aucs(np.append(normal, twins), twice, is_fault, rows.n_tasks)
+            own_aucs(np.append(normal, twins), twice, is_fault, rows.n_tasks, ROUNDING)
             for twins in faulty
         ]
         areas.append(np.array(of_fold))
