@@ -14,8 +14,9 @@ then multiplied by :math:`\exp(-\beta (1/k - 1/n))`.
 **Rows in time.** A block of time is judged by earlier blocks. Without the oldest of them
 the model has fewer rows; so :math:`\beta` is measured. Without the latest of them it has as
 few, and lies a block of time further back. By how much depths are larger then is what a
-block of time costs: nothing where rows do not drift. New rows are further away than the
-next block, so depths are multiplied by that, once.
+block of time costs: nothing where rows do not drift. New rows come for as long as training
+rows did, on average two blocks further away than the next one, so depths are multiplied
+by that twice.
 
 Only tasks that were left out twice are moved. With groups these are the long ones in
 time: what a row more is worth to them says nothing of tasks with a tenth of their rows.
@@ -43,6 +44,9 @@ _FEWEST = 10
 # Depths change at most so much: models of half the rows are no guide beyond.
 _LEAST = 0.5
 _MOST = 1.25
+# Of five blocks. New rows come for as long as training rows did: half of that lies between them
+# and the model on average, and half a block between the model and the blocks that are judged.
+_BLOCKS_AHEAD = 2.0
 # Rows that drift make depths at most twice as large.
 _LOG_DRIFT = float(np.log(2.0))
 
@@ -116,7 +120,8 @@ def on_equal_terms(
     moved = values * np.where(has_twice[codes] & ~beyond_far, factor, 1.0)
     if later is not None:
         far_off = stretched(later.scores / size, bend)
-        moved = moved * np.exp(np.clip(depths.growth(fewer, far_off), 0.0, _LOG_DRIFT))
+        growth = _BLOCKS_AHEAD * depths.growth(fewer, far_off)
+        moved = moved * np.exp(np.clip(growth, 0.0, _LOG_DRIFT))
     moved = unstretched(moved, bend) * size
     return np.where(judged & ~tied, moved, once.scores)
 
