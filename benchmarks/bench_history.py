@@ -8,6 +8,8 @@
   get the same columns;
 - ``choice``: how well faults made in later training rows are found, by what is used of
   the past (`TableModel.choice_`), on real and simulated fleets;
+- ``views``: the same faults, by one model of values and past, and by the sum of two views.
+  Tried and rejected: the mean over fleets is the same;
 - ``rows``: the same of servers, by how many rows of a task are learned from;
 - ``seasons``: simulated fleets with a season and without: AUC of planted faults and false
   alarms at 10 % asked, with seasons (``history="auto"``) and without (``history=12``);
@@ -31,6 +33,7 @@ import numpy as np
 import pandas as pd
 from scipy.signal import lfilter
 from scipy.spatial.distance import cdist
+from sklearn.base import clone
 from sklearn.covariance import LedoitWolf
 from sklearn.metrics import roc_auc_score
 from timing import in_turns
@@ -38,10 +41,11 @@ from timing import in_turns
 from manyone import IndependentOCKSR, Monitor, TableModel, TaskHistory
 from manyone._types import Array, Codes, Mask
 from manyone.datasets import load_servers, load_telemetry, load_valves
+from manyone.selection.criteria import own_aucs
 from manyone.tables import in_time, sampling
 from manyone.tables.past import SPAN, Compared
 
-PARTS = ("accuracy", "choice", "rows", "seasons", "lasting", "speed")
+PARTS = ("accuracy", "choice", "views", "rows", "seasons", "lasting", "speed")
 MODEL = IndependentOCKSR(metric="adaptive", kernel="laplacian", width=3.0)
 TRAINED = 100
 TESTED = 1500
@@ -161,16 +165,81 @@ def rows_learned() -> None:
         print(f"{number:5,} rows: {100 * score:.1f}, {seconds:.0f} s", flush=True)
 
 
-def choice() -> None:
-    """Print the AUC of each candidate, and what is chosen."""
+def training_tables() -> dict[str, pd.DataFrame]:
+    """Training rows of two real fleets and of five simulated ones."""
     tables = {
-        "servers": next(bench_forward.server_periods())[0],
-        "valves": next(bench_forward.valve_periods())[0],
+        "servers": next(bench_forward.server_periods())[0].drop(columns="bad"),
+        "valves": next(bench_forward.valve_periods())[0].drop(columns="bad"),
     }
     for kind in bench_forward.KINDS:
         tables[kind] = bench_forward.fleet(kind, 12, 240, 0)
-    for name, table in tables.items():
-        train = table.drop(columns="bad", errors="ignore")
+    return tables
+
+
+def views() -> None:
+    """Print the AUC at made faults of one model, and of two views, values and past."""
+    one_model = in_time._areas
+
+    def two_views(columns, learned, codes, later, faulty):
+        of_views = []
+        for parts in (("level",), ("difference", "swing")):
+            some = {part: columns[part] for part in parts}
+            of_views.append(depths_in_units(some, learned, codes, later.codes))
+
+        def depth(rows):
+            return sum(of_view(rows) for of_view in of_views)
+
+        usual = depth(later.rows)
+        n_tasks = int(later.codes.max()) + 1
+        is_faulty = np.repeat([False, True], len(usual))
+        twice = np.tile(later.codes, 2)
+        scores = [-np.append(usual, depth(rows)) for rows in faulty]
+        return np.stack([own_aucs(each, twice, is_faulty, n_tasks) for each in scores])
+
+    def both(columns, *rest):
+        areas = one_model(columns, *rest)
+        if len(columns) == 3:
+            print(
+                f"  one model {100 * np.nanmean(areas):.1f}, two views "
+                f"{100 * np.nanmean(two_views(columns, *rest)):.1f}",
+                flush=True,
+            )
+        return areas
+
+    roles = {"task": ["task"], "time": ["when"], "outlier": [], "groups": []}
+    in_time._areas = both
+    for name, table in training_tables().items():
+        print(name)
+        training = sampling.kept_rows(table, roles, [], Compared(SPAN))
+        in_time._judged(training, in_time.drifting_columns(training))
+    in_time._areas = one_model
+
+
+def depths_in_units(columns, learned, codes, later_codes):
+    """A view: depths of rows in units of the mean left-out depth of their task."""
+
+    def joined(rows):
+        return np.hstack([getattr(rows, part)[:, k] for part, k in columns.items()])
+
+    X = joined(learned)
+    mean = X.mean(axis=0)
+    scale = X.std(axis=0)
+    moves = scale > 0.0
+    model = clone(MODEL).fit((X - mean)[:, moves] / scale[moves], task=codes)
+    left_out = model.calibration_
+    unit = np.bincount(left_out.codes, -left_out.scores) / np.bincount(left_out.codes)
+    place = np.searchsorted(model.tasks_, later_codes)
+
+    def depth(rows):
+        standard = (joined(rows) - mean)[:, moves] / scale[moves]
+        return -model.score_samples(standard, task=later_codes) / unit[place]
+
+    return depth
+
+
+def choice() -> None:
+    """Print the AUC of each candidate, and what is chosen."""
+    for name, train in training_tables().items():
         tried = bench_forward.fitted(train).choice_
         lines = np.flatnonzero(tried["view"] == "rows in time")
         areas = ", ".join(
@@ -434,6 +503,7 @@ def speed() -> None:
 CALLS = {
     "accuracy": accuracy,
     "choice": choice,
+    "views": views,
     "rows": rows_learned,
     "seasons": seasons,
     "lasting": lasting,

@@ -73,13 +73,16 @@ class Encoder:
         n_tasks: int,
         linear: float,
         parts: Sequence[str] = PARTS,
+        drifting: Sequence[str] = (),
     ) -> Encoder:
         """Decide about columns of normal rows of tasks given by number (n,).
 
-        Of columns with a past, `parts` are used.
+        Of columns with a past, `parts` are used, of those that drift their past alone.
         """
         decisions = tuple(
-            decide(name, column, codes, linear, parts)
+            decide(
+                name, column, codes, linear, PARTS[1:] if name in drifting else parts
+            )
             for name, column in columns.items()
         )
         return cls._of(decisions, linear, columns, codes, n_tasks)

@@ -84,7 +84,7 @@ def fit_table(asked: TableModel, table: Table) -> Fitted:
     linear = _LINEAR.get(asked.anomalies, 0.5)
     if training.past is not None and "difference" in in_time.parts:
         linear = 1.0  # values and their differences are related linearly
-    encoder = Encoder.learn(*training.normal(), linear, in_time.parts)
+    encoder = Encoder.learn(*training.normal(), linear, in_time.parts, in_time.drifting)
     Z = encoder.encode(training.columns, training.codes())
     given = training.given()
     announce_fit(

@@ -3,6 +3,10 @@
 A model of the earlier rows of every task scores the later ones, as they are and with
 faults made in them (:mod:`manyone.history.faults`). Later rows that have drifted away
 score low without a fault. So what drifts is worth less, as it will be tomorrow.
+
+A single column that drifts would do so for all of them: prices that creep upwards make
+every later row unusual, and a threshold that lets them pass hides faults of all columns.
+So the values of a column that drifts are not used beside its past.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ from manyone.data.labels import encode
 from manyone.data.rows import MISSING
 from manyone.estimators.independent import IndependentOCKSR
 from manyone.history.faults import KINDS, RowsInTime, RowsToSpoil
+from manyone.messages import shortlist
 from manyone.selection.criteria import own_aucs
 from manyone.selection.search import ERRORS_OF_FAULTS, Judged, columns_of, preferred
 from manyone.tables.frames import Labels
@@ -41,6 +46,8 @@ _CANDIDATES = {
 _EARLIER_ROWS = 100
 _LATER_ROWS = 50
 _MOST_TASKS = 50
+# A column drifts if later values are so many times as far from the mean of earlier ones as these.
+_DRIFTS = 1.5
 
 
 def earlier_and_later(training: TrainingTable, times: Array) -> tuple[Mask, Mask]:
@@ -79,10 +86,13 @@ class PartsChoice(NamedTuple):
         Among `PARTS`.
     lines : dict of arrays
         What was tried, as in :func:`manyone.auto`; none where nothing was to be chosen.
+    drifting : tuple of str
+        Columns of which the past is used and the value is not.
     """
 
     parts: Sequence[str]
     lines: dict[str, Labels]
+    drifting: tuple[str, ...] = ()
 
 
 def choose_parts(training: TrainingTable) -> PartsChoice:
@@ -94,15 +104,66 @@ def choose_parts(training: TrainingTable) -> PartsChoice:
         reason = f"a usual task has fewer than {enough} rows, too short a past"
         line = _line(training, "values", np.nan, reason)
         return PartsChoice(PARTS[:1], columns_of([line]))
-    judged = _judged(training)
+    drifting = drifting_columns(training)
+    judged = _judged(training, drifting)
     if not judged:
         return PartsChoice(PARTS[:1], {})
     number = preferred(judged, ERRORS_OF_FAULTS)
+    parts = [*_CANDIDATES.values()][number]
+    if parts != PARTS:
+        drifting = ()
+    chosen = "by faults made in later rows"
+    if drifting:
+        chosen += (
+            f"; values drift, and only their past counts, of {shortlist(drifting, 3)}"
+        )
     lines = []
     for place, (name, one) in enumerate(zip(_CANDIDATES, judged, strict=True)):
-        reason = "by faults made in later rows" if place == number else ""
-        lines.append(_line(training, name, one.score, reason))
-    return PartsChoice([*_CANDIDATES.values()][number], columns_of(lines))
+        lines.append(
+            _line(training, name, one.score, chosen if place == number else "")
+        )
+    return PartsChoice(parts, columns_of(lines), drifting)
+
+
+@np.errstate(over="ignore", invalid="ignore")  # what overflows tells nothing
+def drifting_columns(training: TrainingTable) -> tuple[str, ...]:
+    """Columns of numbers whose later values lie farther from the mean than earlier ones.
+
+    Both from the mean of the earlier ones of their task; on average over tasks by a
+    factor, and by three standard errors.
+    """
+    assert training.times is not None
+    is_earlier, is_later = earlier_and_later(training, training.times)
+    codes = training.codes()
+    is_earlier &= ~training.outlier & (codes != MISSING)
+    n_tasks = int(codes.max()) + 1
+    found = []
+    for name, column in training.columns.items():
+        if column.past is None or column.kind != "number":
+            continue
+        is_known = np.isfinite(column.level)
+        before = np.flatnonzero(is_earlier & is_known)
+        after = np.flatnonzero(is_later & is_known)
+        mean = _task_means(column.level[before], codes[before], n_tasks)
+        distance = np.abs(column.level - mean[codes])
+        usual = _task_means(distance[before], codes[before], n_tasks)
+        later = _task_means(distance[after], codes[after], n_tasks)
+        tell = np.flatnonzero((usual > 0.0) & (later > 0.0))
+        if len(tell) < 2:
+            continue
+        growth = np.log(later[tell] / usual[tell])
+        error = growth.std(ddof=1) / np.sqrt(len(tell))
+        least = max(np.log(_DRIFTS), ERRORS_OF_FAULTS * error)
+        if growth.mean() > least:
+            found.append(name)
+    return tuple(found)
+
+
+def _task_means(values: Array, codes: Codes, n_tasks: int) -> Array:
+    """Mean of values (n,) of each task (T,); NaN where there are none."""
+    counts = np.bincount(codes, minlength=n_tasks)
+    sums = np.bincount(codes, values, n_tasks)
+    return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
 
 
 def has_enough_rows(training: TrainingTable) -> bool:
@@ -130,9 +191,13 @@ def _line(
     }
 
 
-def _judged(training: TrainingTable) -> list[Judged]:
-    """How well each candidate tells faulty rows from later ones; none without such rows."""
-    values = _rows_in_time(training)
+def _judged(training: TrainingTable, drifting: tuple[str, ...] = ()) -> list[Judged]:
+    """How well each candidate tells faulty rows from later ones; none without such rows.
+
+    Values of `drifting` columns are no part of values and past.
+    """
+    values, names = _rows_in_time(training)
+    steady = np.flatnonzero(~np.isin(names, drifting))
     assert training.times is not None
     assert training.past is not None
     is_earlier, is_later = earlier_and_later(training, training.times)
@@ -158,15 +223,22 @@ def _judged(training: TrainingTable) -> list[Judged]:
     learned = RowsInTime(*(part[earlier] for part in values))
     judged = []
     for name, parts in _CANDIDATES.items():
-        areas = _areas(parts, learned, own, tested, faulty)
+        columns = {part: np.arange(len(names)) for part in parts}
+        if parts == PARTS:
+            columns["level"] = steady
+        areas = _areas(columns, learned, own, tested, faulty)
         judged.append(Judged({"parts": name}, areas, "faults in time"))
     return judged
 
 
-def _rows_in_time(training: TrainingTable) -> RowsInTime:
-    """Columns of numbers with a past; what is missing is the mean of the column."""
+def _rows_in_time(training: TrainingTable) -> tuple[RowsInTime, list[str]]:
+    """Columns of numbers with a past, and their names.
+
+    What is missing is the mean of the column.
+    """
     parts = []
-    for column in training.columns.values():
+    names = []
+    for name, column in training.columns.items():
         if column.past is None or column.kind != "number":
             continue
         three = np.column_stack([column.level, column.past])
@@ -176,9 +248,10 @@ def _rows_in_time(training: TrainingTable) -> RowsInTime:
         three = np.where(is_known, three, mean)
         if np.ptp(three[:, 0]) > 0.0:
             parts.append(three)
+            names.append(name)
     number = len(training.labels)
     stacked = np.stack(parts, axis=1) if parts else np.empty((number, 0, 3))
-    return RowsInTime(*np.moveaxis(stacked, -1, 0))
+    return RowsInTime(*np.moveaxis(stacked, -1, 0)), names
 
 
 def _some_rows(mask: Mask, codes: Codes, training: TrainingTable, number: int) -> Codes:
@@ -211,17 +284,21 @@ def _spread(values: Array, codes: Codes) -> Array:
 
 
 def _areas(
-    parts: Sequence[str],
+    columns: dict[str, Codes],
     learned: RowsInTime,
     learned_codes: Codes,
     later: RowsToSpoil,
     faulty: list[RowsInTime],
 ) -> Array:
-    """AUC of later rows against their faulty twins, for each kind and task (k, T)."""
-    places = [PARTS.index(part) for part in parts]
+    """AUC of later rows against their faulty twins, for each kind and task (k, T).
+
+    Of each part (one of `PARTS`) some columns are used.
+    """
 
     def joined(rows: RowsInTime) -> Array:
-        return np.hstack([rows[place] for place in places])
+        return np.hstack(
+            [getattr(rows, part)[:, some] for part, some in columns.items()]
+        )
 
     X = joined(learned)
     mean = X.mean(axis=0)
