@@ -258,11 +258,14 @@ def with_columns(frame: Frame, past: TablePast, made: PastColumns) -> Frame:
     """A frame that carries columns made from the past of some of its columns."""
     names = [name for part in _MADE for name in _hidden_names(past.names, part)]
     names += _hidden_names(past.seasonal_names(), _USUAL)
-    hidden = nw.from_numpy(made.values, names, backend=frame.implementation)
     if frame.implementation.is_pandas_like():
-        native = hidden.to_native()
-        native.index = frame.to_native().index
+        # Without a copy: it would take nearly as long as all the columns.
+        pandas = frame.implementation.to_native_namespace()
+        index = frame.to_native().index
+        native = pandas.DataFrame(made.values, index=index, columns=names, copy=False)
         hidden = as_table(native)
+    else:
+        hidden = nw.from_numpy(made.values, names, backend=frame.implementation)
     return nw.concat([frame, hidden], how="horizontal")
 
 
