@@ -128,12 +128,15 @@ def test_second_layer_is_a_ridge_of_all_rows(few_drawn, monkeypatch):
 
     everything = np.arange(N + 1)
     np.testing.assert_allclose(J @ ridge(everything), J @ scorer.second_coef, atol=1e-6)
+    of_all = J @ scorer.second_coef
     scores = []
     for i in np.flatnonzero(~drawn)[:40]:
         kept = np.delete(everything, i)
         f = J @ ridge(kept)[:, CODES[i]]
         others = kept[:-1][CODES[kept[:-1]] == CODES[i]]
-        scores.append(-abs(f[i] - f[others].mean()))
+        # In units of the mean response of each model.
+        unit = of_all[:-1][CODES == CODES[i], CODES[i]].mean() / f[others].mean()
+        scores.append(-unit * abs(f[i] - f[others].mean()))
     found = model.calibration_.scores
     nearest = np.abs(found - np.array(scores)[:, None]).min(axis=1)
     assert nearest.max() < 1e-6
