@@ -135,7 +135,8 @@ def test_second_layer_is_a_ridge_of_all_rows(few_drawn, monkeypatch):
         f = J @ ridge(kept)[:, CODES[i]]
         others = kept[:-1][CODES[kept[:-1]] == CODES[i]]
         # In units of the mean response of each model.
-        unit = of_all[:-1][CODES == CODES[i], CODES[i]].mean() / f[others].mean()
+        mates = np.append(others, i)
+        unit = of_all[mates, CODES[i]].mean() / f[others].mean()
         scores.append(-unit * abs(f[i] - f[others].mean()))
     found = model.calibration_.scores
     nearest = np.abs(found - np.array(scores)[:, None]).min(axis=1)
