@@ -28,9 +28,9 @@ def full_conformal(
 ) -> Array:
     """Exact p-values of rows of one task: each joins the task, then every row is left out.
 
-    Nothing is refitted. Adding a row x moves the residual of row i by its influence, and leaving
-    row i out of the augmented model is again the closed form of
-    :func:`manyone.solvers.ridge.left_out_scores`.
+    Nothing is refitted. Adding a row x moves the residual of row i by its influence. Leaving row i
+    out of the augmented model is a closed form again: its residual over one minus its leverage,
+    beside :func:`manyone.solvers.ridge.left_out_mean`.
 
     Parameters
     ----------

@@ -88,7 +88,8 @@ class Calibration:
     lends : ndarray of bool of shape (T,)
         Whether a task has scores that others may be compared with.
     source : str
-        ``"leave-one-out"``, ``"folds"`` or ``"held-out"``.
+        How rows were left out: ``"leave-one-out"`` (and what stayed fixed),
+        ``"leave-group-out"``, ``"folds"``, ``"rows not drawn"``; or ``"held-out"``.
     shift : ndarray of shape (n,)
         By how much the mean root depth of the other rows of its task is larger without
         the row, see :mod:`.borrowing`.

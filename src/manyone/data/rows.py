@@ -1,4 +1,4 @@
-"""Rows and their tasks, from whatever the user has to arrays. What is refused: `validation`."""
+"""Rows and their tasks, from whatever the user has to arrays. What is refused: `checks`."""
 
 from __future__ import annotations
 
