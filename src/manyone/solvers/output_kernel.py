@@ -95,7 +95,7 @@ def solve_output_kernel(
         converged = bool(error <= tol * size)
         if converged or len(path) > max_iter:
             break
-        step = _newton_step(gradient, spectrum * C, denominator, ridge, error / size)
+        step = _newton_step(gradient, spectrum * C, denominator, error / size)
         C = C + _line_minimum(gradient, step, C, values, spectrum, ridge) * step
     structure = (axes * values) @ axes.T
     coef = eigenvectors @ (best @ axes.T) + outside / ridge
@@ -104,14 +104,13 @@ def solve_output_kernel(
 
 
 def _newton_step(
-    gradient: Array, fitted: Array, denominator: Array, ridge: float, error: float
+    gradient: Array, fitted: Array, denominator: Array, error: float
 ) -> Array:
     """Solve ``denominator * D + E sym(E'D) = -gradient`` for D (m, T), E = KC, roughly.
 
     For ``Z = sym(E'D)`` that is ``Z + sym(E'(E Z / denominator)) = -sym(E'(gradient /
-    denominator))``, T x T and solved by conjugate gradients. With `denominator`
-    replaced by ridge, its lower bound, it is a symmetric Lyapunov equation: the
-    preconditioner.
+    denominator))``, T x T and solved by conjugate gradients. Their preconditioner is
+    the diagonal of this map.
     """
     inverse = 1.0 / denominator
     diagonal = 1.0 + _symmetric((fitted**2).T @ inverse)
