@@ -41,7 +41,7 @@ LAYERS = (
     ("tablefiles",),
     ("tables",),
     ("model_files",),
-    ("monitor", "watch"),
+    ("watch",),
     ("datasets",),
     ("__init__",),
     ("experiments", "mlflow", "serve"),

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from manyone import IndependentOCKSR, JointOCKSR, Monitor
-from manyone.watch.thresholds import WINDOW, tied_scores
+from manyone.watch.thresholds import WINDOW, tasks_with_ties
 
 pytestmark = pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
 TASKS = 20
@@ -71,4 +71,4 @@ def test_a_few_ties_are_allowed():
     scores[:, :40] = np.arange(40)
     scores[1, :2] = 0.0  # 2 of 40
     scores[2, :6] = [0, 0, 0, 5, 5, 5]  # 7 of 40, with the 5 that was there
-    assert tied_scores(scores).tolist() == [False, False, True]
+    assert tasks_with_ties(scores).tolist() == [False, False, True]

@@ -35,7 +35,12 @@ from manyone.watch.model import (
     estimator_of,
     fingerprint_of,
 )
-from manyone.watch.thresholds import WINDOW, anchors_of, first_window, tied_scores
+from manyone.watch.thresholds import (
+    WINDOW,
+    anchors_of,
+    first_window,
+    tasks_with_ties,
+)
 
 _KIND = "state"
 _OLD_FORMAT = b"manyone monitor state "
@@ -264,7 +269,7 @@ def _without_second_bet(
     lower scores than new rows get. Scores that tie come from rows that have copies: what
     is left out with them differs from what a new copy finds in training.
     """
-    without = estimator.calibration_.too_few(rate) | tied_scores(anchors)
+    without = estimator.calibration_.too_few(rate) | tasks_with_ties(anchors)
     if estimator.training_.group is not None:
         without = without | looks_ahead(estimator.training_)
     return without

@@ -2,9 +2,8 @@ r"""Thresholds that follow the rows: adaptive conformal inference with a sliding
 
 The reference of a task is its last 100 rows taken as normal. At first it is its left-out scores,
 moved so that the first threshold is the model's own; they give way to rows evenly, low and high
-ones alike. A row
-raises the alarm where its p-value is at most the level q of its task, and every row taken as normal
-moves that level (Gibbs & Candes 2021),
+ones alike. A row raises the alarm where its p-value is at most the level q of its task, and every
+row taken as normal moves that level (Gibbs & Candes 2021),
 
 .. math:: q \leftarrow q + \eta\, w\, (\text{rate} - \text{alarm}),
 
@@ -134,7 +133,7 @@ def first_window(scores: Array) -> Array:
     )
 
 
-def tied_scores(scores: Array) -> Mask:
+def tasks_with_ties(scores: Array) -> Mask:
     """Tasks (T,) of whose scores more than a tenth tie, to the precision of histories."""
     ascending = np.sort(scores.astype(np.float32), axis=1)  # NaN last, equal to nothing
     like_next = np.zeros(ascending.shape, dtype=bool)
