@@ -63,3 +63,25 @@ def test_no_links_to_nowhere_in_markdown():
         for target in re.findall(r"\]\(([^)#]+)\)", (ROOT / page).read_text()):
             if not target.startswith("https://"):
                 assert (ROOT / target).exists(), f"{page} points to {target}"
+
+
+def test_contributing_names_every_file_and_none_that_is_gone():
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    package = ROOT / "src" / "manyone"
+    folders = text.partition("### One guess each")[0]
+    rows = dict(re.findall(r"^\| `(\w+)/` \| (.*) \|$", folders, flags=re.M))
+    assert set(rows) == {path.parent.name for path in package.glob("*/__init__.py")}
+    for folder, row in rows.items():
+        files = {path.stem for path in (package / folder).glob("*.py")}
+        missing = files - set(re.findall(r"`(\w+)`", row)) - {"__init__"}
+        assert not missing or "one file per" in row, f"{folder}: {missing}"
+    for path in package.glob("*.py"):
+        assert path.name in ("__init__.py", "__main__.py") or f"`{path.name}`" in text
+    places = re.findall(r"`(\w+/[\w/]+\.py)`(?:: `([\w.]+)`)?", text)
+    for place, name in places:
+        if place.endswith("/yours.py"):
+            continue
+        found = [base / place for base in (package, ROOT) if (base / place).exists()]
+        assert found, f"CONTRIBUTING.md points to {place}"
+        for part in filter(None, name.split(".")):
+            assert re.search(rf"\b{part}\b", found[0].read_text()), f"{place}: {name}"
