@@ -29,7 +29,6 @@ from manyone.calibration.folds import (
     content_order,
     halved_splits,
 )
-from manyone.calibration.ranks import ROUNDING
 from manyone.data.groups import leaving_together
 from manyone.data.rows import TrainingRows, renumbered
 from manyone.estimators.base import MultiTaskOneClass
@@ -51,6 +50,8 @@ Judge = Callable[[list[Setting]], list[Array]]
 
 # Standard deviations by which a spike moves its column.
 _SPIKE = 4.0
+# Scores of equal rows differ by this share of themselves at most, in whatever order sums are taken.
+_ROUNDING = 1e-12
 
 
 # --- areas under ROC curves
@@ -62,7 +63,6 @@ def areas_of_curves(
     positive: Mask,
     weight: Array,
     n_curves: int,
-    rounding: float = 0.0,
 ) -> Array:
     """Area under each of many ROC curves.
 
@@ -75,23 +75,19 @@ def areas_of_curves(
         Whether the score should be high.
     weight : ndarray of shape (m,)
     n_curves : int
-    rounding : float
-        Scores of about 1 that differ by no more are ties. Choices need it, so that they do not
-        depend on the order of rows. Figures are exact: some scores differ by less.
 
     Returns
     -------
     ndarray of shape (n_curves,)
         NaN where a curve has no positive or no negative weight. Ties count one half.
+        Scores that differ by rounding are ties: no result depends on the order of rows.
     """
     order = np.lexsort((scores, curve))
     scores = scores[order]
     curve = curve[order]
     positive_weight = np.where(positive, weight, 0.0)[order]
     negative_weight = np.where(positive, 0.0, weight)[order]
-    rises = scores[1:] != scores[:-1]
-    if rounding:
-        rises &= np.diff(scores) > rounding * (1.0 + np.abs(scores[1:]))
+    rises = np.diff(scores) > _ROUNDING * np.abs(scores[1:])
     changes = (curve[1:] != curve[:-1]) | rises
     starts = np.append(0, np.flatnonzero(changes) + 1)
     ends = np.append(starts[1:], len(scores))
@@ -110,7 +106,6 @@ def task_aucs(
     codes: Codes,
     outlier: Mask | None = None,
     weight: Array | None = None,
-    rounding: float = 0.0,
 ) -> Array:
     """Area under the ROC curve of each task: its normal rows against all other rows.
 
@@ -124,8 +119,6 @@ def task_aucs(
         Rows that are negatives of every task, their own included.
     weight : ndarray of shape (n,) or None
         Counts.
-    rounding : float
-        See :func:`areas_of_curves`.
 
     Returns
     -------
@@ -142,14 +135,11 @@ def task_aucs(
         (owner == (number % n_tasks)[:, None]).ravel(),
         np.tile(np.ones(n) if weight is None else weight, len(curves)),
         len(curves),
-        rounding,
     )
     return aucs.reshape(*stack, n_tasks)
 
 
-def own_aucs(
-    scores: Array, codes: Codes, outlier: Mask, n_tasks: int, rounding: float = 0.0
-) -> Array:
+def own_aucs(scores: Array, codes: Codes, outlier: Mask, n_tasks: int) -> Array:
     """Area under the ROC curve of each task: its normal rows against its own abnormal ones.
 
     Parameters
@@ -161,8 +151,6 @@ def own_aucs(
     outlier : ndarray of bool of shape (n,)
     n_tasks : int
         T.
-    rounding : float
-        See :func:`areas_of_curves`.
 
     Returns
     -------
@@ -170,7 +158,7 @@ def own_aucs(
         NaN where a task has no normal or no abnormal row. Ties count one half.
     """
     weight = np.ones(len(scores))
-    return areas_of_curves(scores, codes, ~outlier, weight, n_tasks, rounding)
+    return areas_of_curves(scores, codes, ~outlier, weight, n_tasks)
 
 
 def _aucs_against(scores: Array, owner: Codes, negative: Mask, weight: Array) -> Array:
@@ -185,7 +173,6 @@ def _aucs_against(scores: Array, owner: Codes, negative: Mask, weight: Array) ->
         np.arange(len(curve)) < len(owned),
         np.append(weight[owned], np.tile(weight[negative], n_tasks)),
         n_tasks,
-        ROUNDING,
     )
 
 
@@ -283,7 +270,7 @@ def closed_form_areas(
     for kernel, group in counted(kernels):
         alphas = np.array([setting["alpha"] for setting in group], dtype=np.float64)
         scores = scores_of_ridges(kernel, alphas)
-        aucs = task_aucs(scores, rows.codes, rows.outlier, rows.weight, ROUNDING)
+        aucs = task_aucs(scores, rows.codes, rows.outlier, rows.weight)
         values += list(np.where(can_be_judged, aucs, np.nan)[:, None])
     return values
 
@@ -344,9 +331,7 @@ def fold_aucs(
         areas = []
         if kind != "unseen":
             seen = normal | abnormal
-            areas.append(
-                task_aucs(scores[seen], owner[seen], None, weight[seen], ROUNDING)
-            )
+            areas.append(task_aucs(scores[seen], owner[seen], None, weight[seen]))
         if kind != "seen":  # the model has seen the kind of its other tasks' rows
             areas.append(_aucs_against(scores, owner, ~normal, weight))
         means.append(finite_mean(np.array([finite_mean(aucs) for aucs in areas])))
@@ -471,7 +456,7 @@ def fault_aucs(
         twice = np.tile(codes, 2)
         is_fault = np.repeat([False, True], len(held))
         of_fold = [
-            own_aucs(np.append(normal, twins), twice, is_fault, rows.n_tasks, ROUNDING)
+            own_aucs(np.append(normal, twins), twice, is_fault, rows.n_tasks)
             for twins in faulty
         ]
         areas.append(np.array(of_fold))

@@ -17,7 +17,6 @@ from typing import NamedTuple
 import numpy as np
 
 from manyone._types import Array, Codes, Mask
-from manyone.calibration.ranks import ROUNDING
 from manyone.data.labels import encode
 from manyone.data.rows import MISSING
 from manyone.estimators.independent import IndependentOCKSR
@@ -319,9 +318,7 @@ def _areas(
     is_faulty = np.repeat([False, True], len(usual))
     return np.stack(
         [
-            own_aucs(
-                np.append(usual, scores(rows)), codes, is_faulty, n_tasks, ROUNDING
-            )
+            own_aucs(np.append(usual, scores(rows)), codes, is_faulty, n_tasks)
             for rows in faulty
         ]
     )
