@@ -42,7 +42,8 @@ from manyone.solvers.two_layers import (
 )
 from manyone.solvers.two_layers import gram as second_gram
 
-#: Rows that the first layer is learned from where there are landmarks and more rows.
+#: Rows that the first layer, and a lasso as the second, are learned from where there are
+#: landmarks and more rows.
 SAMPLE_ROWS = 20_000
 #: Fitted attributes of both.
 _FIRST = ("alpha_", "dual_coef_", "first_layer_", "responses_", "structure_")

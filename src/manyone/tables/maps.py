@@ -38,7 +38,7 @@ _MOST_LEVELS = 50
 # Cycles that a date is on, in seconds, and into how many parts each is divided.
 _DAY = 86400.0
 _WEEK = 604800.0
-_PARTS = {_DAY: 24, _WEEK: 7}
+_CYCLES = {_DAY: 24, _WEEK: 7}
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 
@@ -255,7 +255,7 @@ class DateMap:
         span = np.ptp(dates) if len(dates) else 0.0
         periods = [
             period
-            for period, parts in _PARTS.items()
+            for period, parts in _CYCLES.items()
             if span > period and np.ptp(dates // (period / parts) % parts) > 0
         ]
         return cls(np.array(periods))

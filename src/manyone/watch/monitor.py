@@ -71,7 +71,7 @@ class Watched:
     new : ndarray of bool of shape (n,)
         False for rows whose id came before, which are answered as they were.
     by_model : Answers
-        What the model alone says.
+        What the model alone says; of arrays the scores only.
     fleet_drift : bool
         Whether all tasks taken together have been flagged.
     """
