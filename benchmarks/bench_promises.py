@@ -542,11 +542,6 @@ def figures_of(results: list[Result]) -> list[Figures]:
     return figures
 
 
-def line_of(results: list[Result]) -> str:
-    """The figures of a cell and a method, as a line."""
-    return " | ".join(figures.text() for figures in figures_of(results))
-
-
 def verdict(figures: list[Figures]) -> str:
     """How many rates lie above what was promised."""
     two = sum(one.above(2.0) for one in figures)
