@@ -70,3 +70,16 @@ def test_the_first_reason_names_the_column_and_what_is_wrong(model, kind, column
         assert told[apart < 2].str.contains("swings by").mean() > 0.8
     names = scores.filter(like="reason_").stack()
     assert not names.str.contains("\x1f|difference|_swing|deviation").any()
+
+
+def test_no_reason_speaks_of_a_swing_that_is_not_known(model):
+    later = pd.concat([table[TRAINED:] for table in machines()], ignore_index=True)
+    later["when"] += pd.Timedelta(days=30)  # the past starts again
+    firsts = later.groupby("machine").head(2)
+    reasons = model.explain(firsts, top=3)
+    assert len(reasons) == 3 * len(firsts)
+    assert (
+        not reasons.astype(str)
+        .apply(lambda each: each.str.contains("nan"))
+        .any(axis=None)
+    )
