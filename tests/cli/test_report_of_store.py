@@ -126,3 +126,5 @@ def test_answered_incidents_leave_the_headline(here):
     page = (here / "page.html").read_text()
     assert "Every incident that stands out is answered" in page
     assert "stands out among" not in page and "stand out among" not in page
+    assert f"{len(ids)} answered" in page
+    assert "Answered alarms do not count here." in page

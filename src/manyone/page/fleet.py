@@ -115,6 +115,7 @@ class Summary:
 
     rows: int
     alarms: int
+    open_alarms: int
     promised: float
     most_by_chance: int
     chance: float
@@ -136,6 +137,7 @@ class Summary:
         return cls(
             rows=int(rows.sum()),
             alarms=total,
+            open_alarms=int(np.count_nonzero(findings.open_alarms)),
             promised=promised,
             most_by_chance=most,
             chance=findings.chance,
