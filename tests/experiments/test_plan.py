@@ -3,6 +3,8 @@
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 import manyone
 from manyone import JointOCKSR
 from manyone.capabilities import Capabilities
@@ -58,6 +60,11 @@ def test_methods_that_are_named_run_alone():
     cells = {(cell.method, cell.setting) for cell in plan.cells()}
     assert cells == {("C-OCKSR", "tuned"), ("LDA", "tuned")}
     assert plan.missing == []
+
+
+def test_a_method_that_nobody_knows_is_refused():
+    with pytest.raises(ValueError, match=r"no method 'C-OCKRS'.* 'C-OCKSR'"):
+        Plan(only=("C-OCKRS",))
 
 
 class Newcomer(JointOCKSR):

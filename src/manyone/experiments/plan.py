@@ -21,6 +21,7 @@ from manyone.experiments.methods import (
     rivals_of,
 )
 from manyone.experiments.protocols import AnyProtocol
+from manyone.messages import shortlist
 
 #: First-layer ridges of the paper's last experiment.
 RIDGES = tuple(f"alpha=1e-{k}" if k else "alpha=1" for k in range(7))
@@ -93,6 +94,11 @@ class Plan:
         A first look: methods that are fast or in the paper, a fifth of the test rows.
     only : tuple of str or None
         Names of the methods to run, without the study of the ridge; None is all, with it.
+
+    Raises
+    ------
+    ValueError
+        If no method or rival has a name in `only`.
     """
 
     datasets: tuple[str, ...] = ("mnist",)
@@ -101,6 +107,16 @@ class Plan:
     seed: int = 0
     quick: bool = False
     only: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        known = [method.name for method in compared(self.protocols[0])]
+        known += rivals_of(self.protocols[0])
+        for name in self.only or ():
+            if name not in known:
+                raise ValueError(
+                    f"only: there is no method {name!r}. Give a method of your own a "
+                    f"name in METHODS first. The methods are {shortlist(known, len(known))}."
+                )
 
     @property
     def shrink(self) -> int:
