@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     import polars as pl
 
 _SUFFIXES = (".csv", ".csv.gz", ".parquet")
+# Fractions of a second only where there are any.
+_MOMENT = "%Y-%m-%d %H:%M:%S%.f"
 
 
 def check_output(option: str, path: Path) -> None:
@@ -61,6 +63,7 @@ def table_writer(path: Path) -> Iterator[Callable[[pl.DataFrame], None]]:
     """Write a table block by block; it appears when all went well, and not at all otherwise.
 
     CSV goes to disk as it comes; blocks of Parquet are kept in memory until the end.
+    Dates without a zone are written in CSV as in the store, "2026-04-28 06:00:00".
 
     Parameters
     ----------
@@ -74,12 +77,14 @@ def table_writer(path: Path) -> Iterator[Callable[[pl.DataFrame], None]]:
     """
     import polars as pl
 
+    moments = pl.selectors.datetime(time_zone=None)
     blocks: list[pl.DataFrame] = []
     with _stream(path) as stream:
 
         def add(table: pl.DataFrame) -> None:
             if path.suffix != ".parquet":
-                table.write_csv(stream, include_header=not blocks)
+                texts = table.with_columns(moments.dt.to_string(_MOMENT))
+                texts.write_csv(stream, include_header=not blocks)
                 table = table.clear()
             blocks.append(table)
 
