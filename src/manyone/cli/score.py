@@ -288,7 +288,8 @@ class _Totals:
         words = [f"{rows} of {tasks}, {plural(self.alarms, 'alarm')}"]
         if self.alarm_rate is not None:
             words.append(
-                f"{self.alarm_rate * self.scored:,.0f} expected if all rows are normal"
+                f"at most {self.alarm_rate * self.scored:,.0f} expected if all rows are "
+                "normal"
             )
         if self.basis["unknown"]:
             words.append(f"{plural(self.basis['unknown'], 'row')} of tasks never seen")

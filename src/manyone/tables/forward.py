@@ -90,7 +90,8 @@ class ForwardCheck:
         if sign > 0:
             return f"{text}: they drift. Watch new rows with answers to alarms."
         if sign < 0:
-            return f"{text}: fewer than asked, so faults may be missed."
+            advice = "so faults may be missed. A higher alarm rate catches more."
+            return f"{text}: fewer than asked, {advice}"
         low, high = self.by_chance(rate)
         return f"{text} (chance explains {_percent(low)} to {_percent(high)})."
 
