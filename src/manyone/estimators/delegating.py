@@ -102,7 +102,10 @@ class Delegating:
         return self
 
     def recalibrate(self, alarm_rate: float) -> Self:
-        """Promise another alarm rate; nothing is refitted."""
+        """Promise another alarm rate; nothing is refitted.
+
+        Parameters stay as they are, so a new fit has the rate of before.
+        """
         self._inner.recalibrate(alarm_rate)
         return self
 
