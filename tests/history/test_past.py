@@ -215,6 +215,22 @@ def test_a_long_gap_starts_again_and_a_usual_one_does_not():
         )
 
 
+def test_a_long_gap_does_not_end_the_swing():
+    """How far a column moves is known after it, but not the step from before it."""
+    X = np.random.default_rng(0).normal(size=(40, 1))
+    codes = np.zeros(40, dtype=int)
+    times = np.arange(40.0) + 1000.0 * (np.arange(40) >= 20)
+    steps = np.abs(np.diff(X[:, 0], prepend=np.nan))
+    steps[20] = np.nan
+    expected = [_mean(steps[:row], SPAN) for row in range(40)]
+    past = Past.none(1, 1)
+    for rows in (slice(0, 20), slice(20, 22), slice(22, 40)):
+        columns, past = past_columns(X[rows], codes[rows], times[rows], past, SPAN)
+        np.testing.assert_allclose(columns.swing[:, 0], expected[rows])
+    whole, _ = past_columns(X, codes, times, Past.none(1, 1), SPAN)
+    np.testing.assert_allclose(whole.swing[:, 0], expected)
+
+
 def test_late_rows_and_rows_without_a_time_move_nothing():
     X, codes, times = rows_in_time(3, missing=0.0)
     _, past = past_columns(X, codes, times, Past.none(3, 2), SPAN)

@@ -19,7 +19,8 @@ silence for ever after: that mean does not forget it, and never had it in traini
 
 Rows of one entity and one time have the same past, and count as one row, their mean. So
 nothing depends on the order in which rows are given. A gap in time that is as long as
-five spans usually are starts the past of an entity again.
+five spans usually are starts the past of an entity again, but for its swings: how far a
+column moves is known after a gap, too. The step over the gap does not count.
 
 Where a column has a season (:mod:`manyone.history.seasons`), its values count by how far
 they are from what is usual at their time: :math:`x_j` is replaced by :math:`x_j - u_j` in
@@ -420,6 +421,8 @@ def _pasts(
     starts = sequences.starts
     entity = moments.entity[starts]
     goes_on = sequences.goes_on
+    is_first = np.ones(len(starts), dtype=bool)
+    is_first[1:] = entity[1:] != entity[:-1]
     first_sums = np.where(goes_on[:, None, None], past.sums[entity], 0.0)
     first_value = np.where(goes_on[:, None], past.value[entity], np.nan)
     first_still = np.where(goes_on[:, None], past.still[entity], 0.0)
@@ -434,10 +437,13 @@ def _pasts(
     steps[~has_step] = 0.0
     sums = np.empty((len(values), *first_sums.shape[1:]))
     terms = (np.where(has_level, level, 0.0), has_level, steps, has_step)
-    for number, term in enumerate(terms):
-        first = first_sums[:, number]
-        sums[1:, number] = running(term, starts, first, span)[:-1]
-    sums[starts] = first_sums
+    every = np.ones_like(is_first)
+    # A gap ends a mean, but not how far a column moves from row to row.
+    begins = (every, every, is_first, is_first)
+    for number, (term, begin) in enumerate(zip(terms, begins, strict=True)):
+        first = first_sums[begin, number]
+        sums[1:, number] = running(term, starts[begin], first, span)[:-1]
+        sums[starts[begin], number] = first
     has_moved = is_known & ~(has_step & (steps == 0.0))
     still = _still_rows(has_moved, sequences, first_still)
     return _Pasts(
