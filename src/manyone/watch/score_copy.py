@@ -88,7 +88,8 @@ class ScoreCopy:
         if columns != self._columns:
             names = ",".join(columns)
             raise ForeignFileError(
-                self._path, f"has other columns ({names}) than asked for now"
+                self._path,
+                f"has other columns ({names}) than --keep and --explain ask for now",
             )
         if not self._size:
             return
