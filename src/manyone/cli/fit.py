@@ -98,7 +98,7 @@ def fit(
     db: Database = None,
     anomalies: Annotated[
         Anomalies,
-        typer.Option(help="Rows of somebody else, own rows gone wrong, or both."),
+        typer.Option(help="Both kinds, rows of somebody else, or own rows gone wrong."),
     ] = "any",
     method: Method = "auto",
     alarm_rate: Rate = 0.05,

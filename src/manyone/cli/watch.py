@@ -116,7 +116,9 @@ def watch(
     ] = 60.0,
     silence_level: Annotated[
         float,
-        typer.Option(help="Share of gaps between rows after which a task is silent."),
+        typer.Option(
+            help="A task is silent once this share of its gaps, at most, was as long."
+        ),
     ] = 0.01,
     mute: Annotated[
         Path | None,
