@@ -87,7 +87,9 @@ def areas_of_curves(
     curve = curve[order]
     positive_weight = np.where(positive, weight, 0.0)[order]
     negative_weight = np.where(positive, 0.0, weight)[order]
-    rises = np.diff(scores) > _ROUNDING * np.abs(scores[1:])
+    # A product, because scores may be infinite.
+    clearly_below = scores[1:] * (1.0 - _ROUNDING * np.sign(scores[1:]))
+    rises = scores[:-1] < clearly_below
     changes = (curve[1:] != curve[:-1]) | rises
     starts = np.append(0, np.flatnonzero(changes) + 1)
     ends = np.append(starts[1:], len(scores))
