@@ -8,11 +8,11 @@ is that of the command in this process, without the start of Python.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import io
 import os
 import resource
-import sys
 import tempfile
 import time
 
@@ -21,6 +21,7 @@ import polars as pl
 
 from manyone.cli import main as cli
 
+KINDS = ("files", "growing")
 ENTITIES = 1000
 COLUMNS = 6
 ROWS = 1000
@@ -89,8 +90,11 @@ def measure(kind: str, batches: int) -> None:
 
 
 if __name__ == "__main__":
-    kinds = sys.argv[1:2] or ["files", "growing"]
-    total = int(sys.argv[2]) if len(sys.argv) > 2 else 1000
-    for chosen in kinds:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("kind", nargs="?", choices=KINDS, help="default: both")
+    parser.add_argument("batches", nargs="?", type=int, default=1000)
+    arguments = parser.parse_args()
+    total = arguments.batches
+    for chosen in KINDS if arguments.kind is None else [arguments.kind]:
         with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
             measure(chosen, total)
