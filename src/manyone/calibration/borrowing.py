@@ -96,8 +96,13 @@ class Units:
         n_tasks: int,
         least: float,
         bend: float = 0.0,
+        *,
+        shared: bool = False,
     ) -> Units:
-        """Units from depths, or scores, (n,), with their counts and tasks (n,)."""
+        """Units from depths, or scores, (n,), with their counts and tasks (n,).
+
+        `shared` says that all tasks have the same.
+        """
         root = _roots(depth, least)
         counts = np.bincount(codes, weight, n_tasks).astype(np.float64)
         sums = np.bincount(codes, weight * root, n_tasks)
@@ -110,9 +115,8 @@ class Units:
             variance = square[several] / (counts[several] - 1.0)
             by_chance = float(np.mean(variance / counts[several]))
         between = float(mean[several].var(ddof=1))
-        power = max(0.0, 1.0 - by_chance / between) if between > 0.0 else 0.0
-        if has_few_values(depth, codes, weight):
-            power = 0.0
+        differ = between > 0.0 and not shared
+        power = max(0.0, 1.0 - by_chance / between) if differ else 0.0
         typical = float(mean[several].mean())
         units = _units(mean, counts, typical, power, bend)
         return cls(mean, counts, typical, power, least, bend, units)
@@ -304,7 +308,8 @@ class Pool:
         """
         lent = lenders[codes]
         depth = values[lent], weight[lent], codes[lent]
-        units = Units.of(*depth, len(lenders), least, bend)
+        shared = has_few_values(values[lent], codes[lent], weight[lent])
+        units = Units.of(*depth, len(lenders), least, bend, shared=shared)
         scaled = stretched(values, bend)
         # Ascending already where scores have one sign; each then keeps its weight.
         scaled[lent] /= units.without(*depth, shift[lent])
