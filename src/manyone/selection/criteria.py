@@ -50,11 +50,20 @@ Judge = Callable[[list[Setting]], list[Array]]
 
 # Standard deviations by which a spike moves its column.
 _SPIKE = 4.0
-# Scores of equal rows differ by this share of themselves at most, in whatever order sums are taken.
-_ROUNDING = 1e-12
+# Binary digits of a score that no order of sums changes: about ten decimal ones.
+_DIGITS = 2.0**34
 
 
 # --- areas under ROC curves
+
+
+def rounded(scores: Array) -> Array:
+    """Scores to ten digits: those of equal rows then tie, in whatever order rows come.
+
+    Choices go by such scores. Figures are exact.
+    """
+    fraction, exponent = np.frexp(scores)
+    return np.ldexp(np.rint(fraction * _DIGITS) / _DIGITS, exponent)
 
 
 def areas_of_curves(
@@ -80,16 +89,13 @@ def areas_of_curves(
     -------
     ndarray of shape (n_curves,)
         NaN where a curve has no positive or no negative weight. Ties count one half.
-        Scores that differ by rounding are ties: no result depends on the order of rows.
     """
     order = np.lexsort((scores, curve))
     scores = scores[order]
     curve = curve[order]
     positive_weight = np.where(positive, weight, 0.0)[order]
     negative_weight = np.where(positive, 0.0, weight)[order]
-    # A product, because scores may be infinite.
-    clearly_below = scores[1:] * (1.0 - _ROUNDING * np.sign(scores[1:]))
-    rises = scores[:-1] < clearly_below
+    rises = scores[1:] != scores[:-1]
     changes = (curve[1:] != curve[:-1]) | rises
     starts = np.append(0, np.flatnonzero(changes) + 1)
     ends = np.append(starts[1:], len(scores))
@@ -272,7 +278,7 @@ def closed_form_areas(
     for kernel, group in counted(kernels):
         alphas = np.array([setting["alpha"] for setting in group], dtype=np.float64)
         scores = scores_of_ridges(kernel, alphas)
-        aucs = task_aucs(scores, rows.codes, rows.outlier, rows.weight)
+        aucs = task_aucs(rounded(scores), rows.codes, rows.outlier, rows.weight)
         values += list(np.where(can_be_judged, aucs, np.nan)[:, None])
     return values
 
@@ -324,7 +330,7 @@ def fold_aucs(
     """
     means = []
     for train, test, enrolled in halved_splits(rows, kind):
-        scores = scores_of(np.flatnonzero(train), np.flatnonzero(test))
+        scores = rounded(scores_of(np.flatnonzero(train), np.flatnonzero(test)))
         used = np.unique(rows.codes[train & ~rows.outlier])
         abnormal = rows.outlier[test]
         weight = rows.weight[test]
@@ -454,7 +460,7 @@ def fault_aucs(
         codes = rows.codes[held]
         new = np.concatenate([rows.X[held], *faults[:, held]])
         scores = score(np.flatnonzero(fold != k), new, np.tile(codes, n_kinds + 1))
-        normal, *faulty = scores.reshape(-1, len(held))
+        normal, *faulty = rounded(scores).reshape(-1, len(held))
         twice = np.tile(codes, 2)
         is_fault = np.repeat([False, True], len(held))
         of_fold = [

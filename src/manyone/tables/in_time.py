@@ -22,7 +22,7 @@ from manyone.data.rows import MISSING
 from manyone.estimators.independent import IndependentOCKSR
 from manyone.history.faults import KINDS, RowsInTime, RowsToSpoil
 from manyone.messages import shortlist
-from manyone.selection.criteria import own_aucs
+from manyone.selection.criteria import own_aucs, rounded
 from manyone.selection.search import ERRORS_OF_FAULTS, Judged, columns_of, preferred
 from manyone.tables.frames import Labels
 from manyone.tables.maps import PARTS
@@ -310,7 +310,7 @@ def _areas(
 
     def scores(rows: RowsInTime) -> Array:
         standard = (joined(rows) - mean)[:, moves] / scale[moves]
-        return model.score_samples(standard, task=later.codes)
+        return rounded(model.score_samples(standard, task=later.codes))
 
     usual = scores(later.rows)
     n_tasks = int(later.codes.max()) + 1
