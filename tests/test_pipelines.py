@@ -96,6 +96,15 @@ def test_columns_of_labels_may_come_along(by_tuning):
         )
 
 
+@pytest.mark.parametrize("call", ["predict", "pvalues_together", "enroll"])
+def test_a_frame_without_the_task_column_is_told_its_name(call):
+    rows = pd.DataFrame(X, columns=["x", "y", "z"])
+    pipeline = make_pipeline(StandardScaler(), JointOCKSR(alarm_rate=0.1))
+    pipeline.fit(rows.assign(who=TASK), task="who")
+    with pytest.raises(ValueError, match="task=.*the column 'who'"):
+        getattr(pipeline, call)(rows)
+
+
 def test_rows_that_come_and_go_are_transformed():
     frame = pd.DataFrame(X, columns=["x", "y", "z"]).assign(
         task=TASK, odd=np.arange(120) == 7

@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from manyone._sklearn import BaseComposition, VisualBlock, rows_of
 from manyone._types import Array, Codes, Labels, Rows
+from manyone.data.checks import refuse_no_task
 from manyone.data.labels import (
     as_labels,
     named_columns,
@@ -337,6 +338,8 @@ class TaskPipeline(Delegating, OutlierMixin, BaseComposition):
         roles = dict(zip(roles, values, strict=True))
         if in_memory(X) and number_of(X) == 0:  # transformers refuse to have no rows
             return {**roles, "X": np.empty((0, self.model_.n_features_in_))}
+        if "task" in roles:
+            refuse_no_task(roles["task"], len(self.tasks_), self.label_columns_)
         metadata = {"task": roles.get("task"), "time": time}
         for _, step in self.steps_:
             X = step.transform(X, **asked(step, "transform", **metadata))

@@ -120,6 +120,17 @@ def refuse_unhashable(labels: Labels) -> None:
         ) from None
 
 
+def refuse_no_task(task: object, n_tasks: int, columns: Mapping[str, str]) -> None:
+    """Rows of a model with several tasks need one; `columns` are those of its fit."""
+    if task is None and n_tasks > 1:
+        column = columns.get("task")
+        name = "" if column is None else f", or in the column {column!r}"
+        raise ValueError(
+            f"This model has {n_tasks} tasks: say which task each row claims with "
+            f"task=...{name}. Or use score_tasks(X) to score rows against all of them."
+        )
+
+
 def unknown_task(label: object, tasks: Labels) -> str:
     """Sentence that says which tasks there are."""
     label = label.item() if isinstance(label, np.generic) else label

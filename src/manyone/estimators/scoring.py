@@ -383,13 +383,8 @@ class Scoring:
         X, task = split_labels(X, self.label_columns_, task=task)
         rows = check_rows(self, X, reset=False)
         n = rows.shape[0]
-        if task is None and len(self.tasks_) > 1 and n > 0:
-            column = self.label_columns_.get("task")
-            name = "" if column is None else f", or in the column {column!r}"
-            raise ValueError(
-                f"This model has {len(self.tasks_)} tasks: say which task each row claims with "
-                f"task=...{name}, or use score_tasks(X) to score rows against all of them."
-            )
+        if n > 0:
+            checks.refuse_no_task(task, len(self.tasks_), self.label_columns_)
         if task is None:
             return rows, np.zeros(n, dtype=np.intp)
         codes = lookup(one_per_row("task", task, n), self.tasks_)

@@ -9,6 +9,7 @@ from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
 from manyone._types import Labels
+from manyone.data.checks import refuse_no_task
 from manyone.data.labels import as_labels, encode, lookup, split_labels
 from manyone.data.rows import MISSING, TrainingRows, number_of, training_rows
 from manyone.estimators.scoring import Scoring
@@ -24,14 +25,10 @@ def with_more_rows(
 ) -> tuple[TrainingRows, Labels]:
     """Rows of a model and more, see `OneClassEstimator.enroll`, and the tasks (T,) of both."""
     kept = _kept_rows(model, "enroll")
-    number = len(model.tasks_)
     X, task, outlier, groups = split_labels(
         X, model.label_columns_, task=task, outlier=outlier, groups=groups
     )
-    if task is None and number > 1:
-        raise ValueError(
-            f"This model has {number} tasks: say with task=... where rows belong."
-        )
+    refuse_no_task(task, len(model.tasks_), model.label_columns_)
     if task is None:
         task = np.repeat(model.tasks_, number_of(X))
     more, names, _ = training_rows(
