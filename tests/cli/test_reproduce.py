@@ -125,4 +125,5 @@ def test_failures_are_told(capsys, monkeypatch):
 
     monkeypatch.setattr(runner, "compute", compute)
     assert main(["reproduce", "--quick", "--workers", "1"]) == 1
-    assert "the first OCKSR: RuntimeError: no luck" in capsys.readouterr().err
+    wanted = "note: OCKSR failed in 2 cells: RuntimeError: no luck\n"
+    assert wanted in capsys.readouterr().err

@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from sklearn.svm import OneClassSVM
 
 import manyone
 from manyone import JointOCKSR
@@ -94,6 +95,13 @@ def test_a_registered_method_takes_part_in_everything(monkeypatch):
         lines = drawn[name].axes[0].get_lines()
         assert "OCKSR-X" in {line.get_label() for line in lines}
     assert drawn["structure_mnist"].axes[0].get_title().startswith("OCKSR-X")
+
+
+def test_a_class_that_declares_nothing_is_refused(monkeypatch):
+    monkeypatch.setitem(METHODS, "mine", OneClassSVM)
+    for protocol in ("seen", "faults"):
+        with pytest.raises(ValueError, match="METHODS\\['mine'\\].*MultiTaskOneClass"):
+            Plan(protocols=(protocol,))
 
 
 def copy_of(root, files):

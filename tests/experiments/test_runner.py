@@ -1,6 +1,9 @@
 """Cells are stored at once, read again, and do not harm each other."""
 
+import pytest
+
 from manyone.experiments import Plan, methods, run, runner
+from manyone.experiments.reproduce import reproduce
 from manyone.experiments.results import Results
 
 
@@ -35,6 +38,20 @@ def test_methods_that_fail_leave_the_others_alone(tmp_path, monkeypatch):
         o.error for o in outcomes if o.error
     )
     assert {row.method for row in Results(outcomes).rows} == set(methods()) - failed
+
+
+def test_methods_that_fail_are_told_with_their_errors(tmp_path, monkeypatch):
+    def compute(cell, data_home=None):
+        if cell.method == "C-OCKSR":
+            raise FloatingPointError("lost")
+        return {"auc": [0.5]}
+
+    monkeypatch.setattr(runner, "compute", compute)
+    plan = Plan(repeats=2, only=("OCKSR", "C-OCKSR"))
+    with pytest.warns(UserWarning) as warned:
+        reproduce(plan, tmp_path)
+    (message,) = [str(warning.message) for warning in warned]
+    assert message == "C-OCKSR failed in 4 cells: FloatingPointError: lost"
 
 
 def test_files_that_killed_runs_left_go_and_those_of_others_stay(tmp_path, monkeypatch):

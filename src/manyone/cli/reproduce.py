@@ -99,11 +99,7 @@ def reproduce(
         remedy = "pip install '.[experiments]' in its checkout"
         typer.echo(f"Left out, not installed: {missing}. Install: {remedy}")
     typer.echo(f"Page: {out / 'report.html'}")
-    failed = [f"{o.cell.method}: {o.error}" for o in results.outcomes if o.error]
-    if failed:
-        typer.echo(
-            f"manyone: {len(failed)} cells failed, the first {failed[0]}", err=True
-        )
+    if results.failed:
         raise typer.Exit(1)
 
 

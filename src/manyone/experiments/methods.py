@@ -170,7 +170,18 @@ def compared(kind: str) -> list[Method]:
 
     The package's methods as they are now, and rivals; rivals whose package is not installed are
     left out.
+
+    Raises
+    ------
+    ValueError
+        If a class in METHODS does not declare what it can do.
     """
+    for name, method in METHODS.items():
+        if not hasattr(method, "can"):
+            raise ValueError(
+                f"METHODS[{name!r}] does not declare what it can do. Derive "
+                f"{method.__name__} from manyone.estimators.MultiTaskOneClass."
+            )
     rivals = {n: rival for n, rival in rivals_of(kind).items() if not rival.missing}
     if kind not in ("faults", "time"):
         table = [own(name, "tuned") for name in METHODS]

@@ -38,8 +38,7 @@ def page(
     """
     failures = [
         f"{o.cell.method} on {DATASETS[o.cell.dataset].title} ({o.cell.protocol}): {o.error}"
-        for o in results.outcomes
-        if o.error
+        for o in results.failed
     ]
     sizes_by_dataset = []
     for dataset in (DATASETS[name] for name in plan.datasets):

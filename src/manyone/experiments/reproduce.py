@@ -9,9 +9,10 @@ from manyone.experiments import data
 from manyone.experiments.figures import drawings
 from manyone.experiments.page import page
 from manyone.experiments.plan import Plan
-from manyone.experiments.results import Results, pairs_csv, table_csv
+from manyone.experiments.results import Results, grouped, pairs_csv, table_csv
 from manyone.experiments.runner import run
 from manyone.files import write_atomically
+from manyone.messages import plural, warn_user
 
 
 def reproduce(
@@ -47,6 +48,11 @@ def reproduce(
     ------
     FileNotFoundError
         If a data set is missing; nothing has been written then.
+
+    Warns
+    -----
+    UserWarning
+        For each method that failed, with its first error. The others are in the table.
     """
     for name in plan.datasets:
         data.load(name, data_home)
@@ -61,4 +67,9 @@ def reproduce(
     files["table.csv"] = table_csv(results).encode()
     for name, content in files.items():
         write_atomically(out / name, content)
+    for method, failed in grouped(results.failed, lambda o: o.cell.method).items():
+        warn_user(
+            f"{method} failed in {plural(len(failed), 'cell')}: {failed[0].error}",
+            UserWarning,
+        )
     return results

@@ -127,6 +127,11 @@ class Results:
         return [pair for pair in tests if pair is not None]
 
     @property
+    def failed(self) -> list[Outcome]:
+        """Cells whose methods failed."""
+        return [outcome for outcome in self.outcomes if outcome.error]
+
+    @property
     def repeated(self) -> bool:
         """Whether there is more than one repetition, so that errors and tests mean something."""
         return any(len(row.aucs) > 1 for row in self.rows)
