@@ -101,7 +101,7 @@ def test_a_frame_without_the_task_column_is_told_its_name(call):
     rows = pd.DataFrame(X, columns=["x", "y", "z"])
     pipeline = make_pipeline(StandardScaler(), JointOCKSR(alarm_rate=0.1))
     pipeline.fit(rows.assign(who=TASK), task="who")
-    with pytest.raises(ValueError, match="task=.*the column 'who'"):
+    with pytest.raises(ValueError, match=r"task=.*the column 'who'"):
         getattr(pipeline, call)(rows)
 
 

@@ -44,6 +44,11 @@ SCORE = ["score", "fleet.manyone", "today.csv", "--out", "s.csv"]
         ([*FIT, "--outlier", "a"], "'a'"),
         ([*FIT, "--ignore", "a,z"], "--ignore z: events.csv has no such column"),
         ([*FIT, "--ignore", "a,b,c,d,when"], "no column"),
+        (
+            ["fit", "events.csv", "--task", "machine,machine", "--out", "m"],
+            "--task: 'machine' is named twice. Keep one.",
+        ),
+        ([*SCORE, "--keep", "a,b,a"], "--keep: 'a' is named twice. Keep one."),
         ([*FIT, "--alarm-rate", "5"], "--alarm-rate 5: give a share between 0 and 1"),
         ([*FIT, "--method", "Magic"], "--method Magic: give auto, or one of"),
         ([*FIT, "--anomalies", "bad"], "bad"),

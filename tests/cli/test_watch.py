@@ -6,12 +6,14 @@ import os
 import shutil
 import sqlite3
 from contextlib import closing
+from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
 
 from manyone.cli import main
+from manyone.watch.schema import FORMAT
 
 WATCH = ["watch", "fleet.manyone", "today.csv", "--state", "s", "--out", "seen.csv"]
 COLUMNS = ["id", "task", "score", "p_value", "alarm", "basis", "drift"]
@@ -514,7 +516,6 @@ def test_damaged_stores_are_one_line(here, capsys):
         "UPDATE output SET columns = '{'",
         "UPDATE judged_row SET p_value = 'low' WHERE number = 1",
         "UPDATE judged_row SET score = 'low' WHERE number = 1",
-        "PRAGMA user_version = 9",
     ],
 )
 def test_forged_stores_are_one_line(here, capsys, change):
@@ -529,6 +530,25 @@ def test_forged_stores_are_one_line(here, capsys, change):
     assert 2 in codes
     err = capsys.readouterr().err
     assert "mistake in manyone" not in err and err.count("\n") <= 2
+
+
+@pytest.mark.parametrize("number", [1, 9])
+def test_stores_of_another_format_are_refused_and_stay(here, capsys, number):
+    assert main(WATCH) == 0
+    with closing(sqlite3.connect("s")) as connection, connection:
+        connection.execute(f"PRAGMA user_version = {number}")
+        connection.execute("DROP TABLE incident")  # as an older store may lack it
+    before = Path("s").read_bytes()
+    report = ["report", "fleet.manyone", "--state", "s", "--out", "page.html"]
+    for command in (WATCH, report):
+        capsys.readouterr()
+        assert main(command) == 2
+        wanted = (
+            f"manyone: s is a store of format {number}, and this manyone reads format "
+            f"{FORMAT}. Watch the table again with a new file.\n"
+        )
+        assert capsys.readouterr().err == wanted
+    assert Path("s").read_bytes() == before
 
 
 def test_views_have_plain_columns(here):

@@ -100,7 +100,7 @@ def test_a_registered_method_takes_part_in_everything(monkeypatch):
 def test_a_class_that_declares_nothing_is_refused(monkeypatch):
     monkeypatch.setitem(METHODS, "mine", OneClassSVM)
     for protocol in ("seen", "faults"):
-        with pytest.raises(ValueError, match="METHODS\\['mine'\\].*MultiTaskOneClass"):
+        with pytest.raises(ValueError, match=r"METHODS\['mine'\].*MultiTaskOneClass"):
             Plan(protocols=(protocol,))
 
 

@@ -160,7 +160,9 @@ def test_rows_of_new_tasks_keep_the_rate_on_average():
 def test_unknown_tasks_may_be_refused_or_left_out(wide):
     rows = normal_table(np.random.default_rng(3), rows=2, columns=40)
     rows.loc[5, "task"] = 77
-    with pytest.raises(ValueError, match="Row 5 has the task 77, which is unknown"):
+    with pytest.raises(
+        ValueError, match="Row 5 has the unknown task 77 in the column 'task'"
+    ):
         wide.score(rows, unknown="error")
     with pytest.warns(UserWarning, match="1 row of unknown tasks skipped"):
         left = wide.score(rows, unknown="skip")

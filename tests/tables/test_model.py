@@ -150,6 +150,12 @@ def test_a_saved_model_says_the_same(fitted, tmp_path):
     assert again.columns_["name"].tolist() == list("abcd")
 
 
+def test_a_task_column_is_named_once():
+    table = pd.DataFrame({"m": ["a", "b"] * 20, "x": range(40)})
+    with pytest.raises(ValueError, match="task names a column twice"):
+        TableModel(["m", "m"]).fit(table)
+
+
 def test_forget_is_a_fit_without_the_task(tmp_path):
     train, test = machine_tables()
     model = TableModel("machine", method=FAST, alarm_rate=0.1).fit(train).forget("m2")

@@ -169,6 +169,8 @@ def chosen_columns(
                 f"{option} {name}: {_name(source)} has no such column. The columns are "
                 f"{shortlist(columns, 8)}.{more}"
             )
+        if names.count(name) > 1:
+            raise InputError(f"{option}: {name!r} is named twice. Keep one.")
     return names
 
 

@@ -32,7 +32,7 @@ def claimed_tasks(
     codes, is_new = find(labels_like(labels, tasks, names), tasks)
     if refuse_unknown:
         refuse_rows_without_task(labels, codes == MISSING, names)
-        _refuse_new_tasks(labels, is_new)
+        _refuse_new_tasks(labels, is_new, names)
     return labels, codes
 
 
@@ -69,13 +69,13 @@ def labels_like(labels: Labels, tasks: Labels, names: Sequence[str]) -> Labels:
     return as_labels([changed.get(label, label) for label in labels.tolist()])
 
 
-def _refuse_new_tasks(labels: Labels, is_new: Mask) -> None:
+def _refuse_new_tasks(labels: Labels, is_new: Mask, names: Sequence[str]) -> None:
     if not is_new.any():
         return
     row = int(np.argmax(is_new))
     raise UnknownTaskError(
-        f"has the task {labels.tolist()[row]!r}, which is unknown "
-        f"({int(is_new.sum())} in all)",
+        f"has the unknown task {labels.tolist()[row]!r} in the column "
+        f"{shortlist(names, 3)} ({int(is_new.sum())} in all)",
         row=row,
         remedy='Enrol it, or use unknown="pooled" to compare it with all tasks.',
     )

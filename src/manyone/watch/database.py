@@ -59,8 +59,8 @@ def has_tables(connection: sqlite3.Connection, path: Path) -> bool:
         raise StoreError(f"{path} is a database of another program. Name another file.")
     if number != FORMAT:
         raise StoreError(
-            f"{path} has format {number}, and this manyone reads format {FORMAT}. "
-            "Name another file to start anew."
+            f"{path} is a store of format {number}, and this manyone reads format "
+            f"{FORMAT}. Watch the table again with a new file."
         )
     return True
 

@@ -31,7 +31,7 @@ ROW = np.dtype(
     ]
 )
 Id = int | str
-JudgedRows = Labels  # structured, of dtype ROW
+RememberedRows = Labels  # structured, of dtype ROW
 
 
 class RowMemory(Protocol):
@@ -41,10 +41,10 @@ class RowMemory(Protocol):
     def count(self) -> int:
         """Rows ever remembered, repetitions not counted."""
 
-    def find(self, ids: Sequence[Id]) -> tuple[Mask, JudgedRows]:
+    def find(self, ids: Sequence[Id]) -> tuple[Mask, RememberedRows]:
         """Which ids are remembered (n,), and their rows (n,); zeros for the others."""
 
-    def add(self, ids: Sequence[Id], rows: JudgedRows) -> None:
+    def add(self, ids: Sequence[Id], rows: RememberedRows) -> None:
         """Remember rows whose ids are not remembered yet."""
 
     def correct(self, row_id: Id, weight: float, answer: int) -> None:
@@ -53,7 +53,7 @@ class RowMemory(Protocol):
 
 def find_rows(
     ids: Sequence[Id], rows_by_id: Mapping[Id, tuple[Any, ...]]
-) -> tuple[Mask, JudgedRows]:
+) -> tuple[Mask, RememberedRows]:
     """Which ids are known (n,), and their rows (n,); zeros for the others."""
     remembered = np.array([row_id in rows_by_id for row_id in ids], dtype=bool)
     rows = np.zeros(len(ids), dtype=ROW)
@@ -77,11 +77,11 @@ class Memory:
         self.count = 0
         self.rows: dict[Id, tuple[Any, ...]] = {}
 
-    def find(self, ids: Sequence[Id]) -> tuple[Mask, JudgedRows]:
+    def find(self, ids: Sequence[Id]) -> tuple[Mask, RememberedRows]:
         """Which ids are remembered (n,), and their rows (n,); zeros for the others."""
         return find_rows(ids, self.rows)
 
-    def add(self, ids: Sequence[Id], rows: JudgedRows) -> None:
+    def add(self, ids: Sequence[Id], rows: RememberedRows) -> None:
         """Remember rows that are not remembered yet; the oldest are forgotten."""
         self.rows.update(zip(ids, rows.tolist(), strict=True))
         self.count += len(ids)

@@ -21,7 +21,7 @@ from manyone.tables import TableModel
 from manyone.tables.answers import BASES, Answers
 from manyone.tables.frames import Frame, Table, as_table
 from manyone.watch import drift, thresholds
-from manyone.watch.memory import FAULT, NORMAL, UNANSWERED, Id, JudgedRows
+from manyone.watch.memory import FAULT, NORMAL, UNANSWERED, Id, RememberedRows
 from manyone.watch.model import (
     WatchedModel,
     answer_rows,
@@ -253,7 +253,11 @@ class Monitor:
         )
 
     def _judge(
-        self, by_model: Answers, times: NDArray[np.str_], new: Codes, rows: JudgedRows
+        self,
+        by_model: Answers,
+        times: NDArray[np.str_],
+        new: Codes,
+        rows: RememberedRows,
     ) -> Array:
         """Fill in what is said of new rows, and learn from them; returns the evidence (n,)."""
         evidence = np.full(len(rows), np.nan)
@@ -307,7 +311,7 @@ class Monitor:
             )
         return used
 
-    def _learn_answer(self, row: JudgedRows, is_normal: bool) -> None:
+    def _learn_answer(self, row: RememberedRows, is_normal: bool) -> None:
         """Change the state by an answer about one row, shape (1,)."""
         state = self.state
         code = int(row["task"][0])
@@ -316,7 +320,7 @@ class Monitor:
             state.answers[code, 0 if is_normal else 1] += 1.0
         self._move_thresholds(row, is_normal)
 
-    def _move_thresholds(self, row: JudgedRows, is_normal: bool) -> None:
+    def _move_thresholds(self, row: RememberedRows, is_normal: bool) -> None:
         """Change what thresholds have learned from one row, shape (1,)."""
         state = self.state
         t: Codes = row["task"].astype(np.intp)
@@ -333,7 +337,7 @@ class Monitor:
         else:
             push(state, t, row["score"], confirmed=True)
 
-    def relearn(self, tasks: Codes, rows: JudgedRows, guarded: Mask) -> None:
+    def relearn(self, tasks: Codes, rows: RememberedRows, guarded: Mask) -> None:
         """Set the thresholds of some tasks as if only these rows had come.
 
         Parameters

@@ -28,7 +28,7 @@ that has been silent for too long.
 #: "many" in ASCII: tells our stores from other databases.
 APPLICATION = 0x6D616E79
 #: Number of the tables below. A store of another number is refused.
-FORMAT = 1
+FORMAT = 2
 
 TABLES = """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;

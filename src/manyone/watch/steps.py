@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from manyone._types import Array, Codes
 from manyone.watch import drift, thresholds
-from manyone.watch.memory import JudgedRows
+from manyone.watch.memory import RememberedRows
 from manyone.watch.state import MonitorState
 from manyone.watch.thresholds import Anchors
 
@@ -17,7 +17,7 @@ _LOG_SHARES = np.log([0.9, 0.1])
 
 
 def judge_and_learn(
-    state: MonitorState, anchors: Anchors, rows: JudgedRows, times: NDArray[np.str_]
+    state: MonitorState, anchors: Anchors, rows: RememberedRows, times: NDArray[np.str_]
 ) -> Array:
     """Judge one row (k,) of each of some tasks, then learn from it.
 
@@ -35,7 +35,7 @@ def judge_and_learn(
 
 
 def learn_thresholds(
-    state: MonitorState, anchors: Anchors, rows: JudgedRows, *, answered: bool
+    state: MonitorState, anchors: Anchors, rows: RememberedRows, *, answered: bool
 ) -> None:
     """Judge one row (k,) of each of some tasks, and move their thresholds by it.
 

@@ -38,7 +38,7 @@ from manyone.watch.database import (
     sound,
     with_remedies,
 )
-from manyone.watch.memory import Id, JudgedRows, find_rows
+from manyone.watch.memory import Id, RememberedRows, find_rows
 from manyone.watch.model import WatchedModel, estimator_of
 from manyone.watch.monitor import Monitor
 from manyone.watch.state import MonitorState, state_from_bytes, state_to_bytes
@@ -108,7 +108,7 @@ class StoredRows:
         """Rows in the store."""
         return self._store.last_row
 
-    def find(self, ids: Sequence[Id]) -> tuple[Mask, JudgedRows]:
+    def find(self, ids: Sequence[Id]) -> tuple[Mask, RememberedRows]:
         """Which ids are in the store (n,), and their rows (n,); zeros for the others."""
         texts = [str(row_id) for row_id in ids]
         cursor = self._store.execute(
@@ -123,7 +123,7 @@ class StoredRows:
         with sound(self._store.path):
             return find_rows(texts, by_id)
 
-    def add(self, ids: Sequence[Id], rows: JudgedRows) -> None:
+    def add(self, ids: Sequence[Id], rows: RememberedRows) -> None:
         """Do nothing: `Store.add_rows` adds them, with what the monitor does not know."""
 
     def correct(self, row_id: Id, weight: float, answer: int) -> None:
