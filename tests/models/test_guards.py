@@ -111,6 +111,19 @@ def test_left_out_rows_are_compared_with_the_others():
     np.testing.assert_allclose(np.sort(lowered), np.sort(expected), atol=1e-9)
 
 
+@pytest.mark.parametrize("groups", [None, np.arange(500) % 100])
+def test_some_rows_of_many_are_left_out_as_if_they_were_all(groups):
+    X, task = blobs()
+    X[::9] += 6.0
+    model = JointOCKSR(alarm_rate=0.2).fit(X, task=task, groups=groups)
+    rows = model.training_
+    nearness = guard_in(model.solution_.scorer, Nearness)
+    some = np.flatnonzero(np.random.default_rng(0).random(len(X)) < 0.6)
+    alone = nearness.left_out(rows.take(some), np.arange(len(some)))
+    assert 0 < np.count_nonzero(alone) < len(some)
+    np.testing.assert_allclose(nearness.left_out(rows, some), alone, atol=1e-9)
+
+
 @methods
 def test_copies_in_a_kernel_matrix_may_differ_by_rounding(method):
     """A row and its copy are not each other's neighbours, whatever the last digit says."""

@@ -182,7 +182,7 @@ class LeaveOutEach(LeftOutPass):
         for which, part in on_threads(judge, self.plan.parts(rows)):
             known.put(which, part)
         judged = np.flatnonzero(~np.isnan(known.scores))
-        known.scores[judged] = self.guard.lower(known.scores[judged], rows.take(judged))
+        self.guard.lower(known.scores, rows, judged)
         return known
 
 
@@ -231,7 +231,8 @@ def independent_passes(
         judged = np.flatnonzero(~drawn & ~small_rows.outlier)
         small_rows = small_rows.take(judged)
         assert exact.left_out is not None
-        scores = guard.lower(exact.left_out[judged], small_rows)
+        scores = exact.left_out[judged]
+        guard.lower(scores, small_rows, np.arange(len(scores)))
         seen = solution.scorer.own(plans.in_metric(small_rows), small_rows.codes)
         responses = None if exact.responses is None else exact.responses[judged]
         tails = Tails.known(scores, small_rows, len(plans.tasks), seen, responses)

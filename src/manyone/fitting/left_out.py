@@ -122,7 +122,7 @@ def judged_rows(
     for numbers, part in on_threads(judge, kernel_blocks(len(judged), width)):
         known.put(numbers, part)
     # All rows of a task at once: blocks have few of each where there are many tasks.
-    known.scores[judged] = guard.lower(known.scores[judged], rows.take(judged))
+    guard.lower(known.scores, rows, judged)
     return known
 
 
@@ -223,7 +223,7 @@ class LeaveOut(LeftOutPass):
         has_earlier = ridge.counts > here * (1.0 + 1e-9)
         means = ridge.counts, ridge.mean_response
         scores = scores_without_groups(rows, residual, *means, solve, has_earlier)
-        scores[normal] = self.guard.lower(scores[normal], rows.take(normal))
+        self.guard.lower(scores, rows, normal)
         known.scores[unseen] = scores
         own = residual[normal], rows.codes[normal]
         known.seen[unseen[normal]] = self._of_all_rows(*own)

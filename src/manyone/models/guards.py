@@ -285,21 +285,35 @@ class Nearness:
             codes = None  # it takes no time to compare kernel values with all points
         return nearest_points(self.points, self.codes, X, codes, near_enough)
 
-    def left_out(self, rows: CodedRows) -> Array:
-        """What `outside` would say of normal training rows if they had not been there, (n,)."""
-        keys = row_hashes(rows.X)
-        point_keys = row_hashes(self.points.X)
+    def left_out(self, rows: CodedRows, some: Codes) -> Array:
+        """What `outside` would say of some normal training rows if they had not been there.
+
+        Parameters
+        ----------
+        rows : CodedRows
+            There may be millions of them: they are not copied, unless they have groups.
+        some : ndarray of shape (k,)
+            Numbers of normal ones.
+
+        Returns
+        -------
+        ndarray of shape (k,)
+        """
         leaving = None
         group = None
+        point_keys = row_hashes(self.points.X)
         if isinstance(rows, TrainingRows) and rows.group is not None:
+            groups = rows.group[some]
+            rows = rows.take(some)
+            some = np.arange(len(some))
             leaving = leaving_rows(rows)
-            group = _group_of_points(point_keys, keys, rows.group)
-        hidden = Hidden(keys, point_keys, leaving, group)
+            group = _group_of_points(point_keys, row_hashes(rows.X), groups)
+        hidden = Hidden(row_hashes(rows.X), point_keys, leaving, group)
         near_enough = _START * self.usual.least_limit
         nearest = nearest_points(
-            self.points, self.codes, rows.X, rows.codes, near_enough, hidden
+            self.points, self.codes, rows.X, rows.codes, near_enough, hidden, some
         )
-        return self.usual.left_out(nearest, rows.weight)
+        return self.usual.left_out(nearest[some], rows.weight[some])
 
 
 class Hidden(NamedTuple):
@@ -349,16 +363,16 @@ def nearest_points(
     """
     n = X.shape[0]
     nearest = np.full(n, np.inf)
+    everyone = np.arange(n) if which is None else which
     rounds: list[tuple[Codes, slice]] = []
     if codes is not None and near_enough > 0.0:
-        for task, rows in rows_by_task(codes):
+        for task, places in rows_by_task(codes[everyone]):
             first = int(point_codes.searchsorted(task))
             last = int(point_codes.searchsorted(task + 1))
             if first < last:
-                rounds.append((rows, slice(first, last)))
+                rounds.append((everyone[places], slice(first, last)))
     # Then every so manyth point, as many others, twice as many, and so on.
     step = _STEP if near_enough > 0.0 and n >= _STEP else 1
-    everyone = np.arange(n) if which is None else which
     rounds.append((everyone, slice(0, None, step)))
     while step > 1:
         rounds.append((everyone, slice(step // 2, None, step)))
@@ -496,11 +510,10 @@ class LeftOutGuard:
         unit = unit_of(scorer)
         return cls(nearness if unit > 0.0 else None, unit)
 
-    def lower(self, scores: Array, rows: CodedRows) -> Array:
-        """Left-out scores (n,) of normal rows, lower where these are far from others."""
-        if self.nearness is None:
-            return scores
-        return scores - self.unit * self.nearness.left_out(rows)
+    def lower(self, scores: Array, rows: CodedRows, some: Codes) -> None:
+        """Lower the left-out scores (n,) of some normal rows (k,) that are far from others."""
+        if self.nearness is not None:
+            scores[some] -= self.unit * self.nearness.left_out(rows, some)
 
     def around(self, solution: Solution) -> Solution:
         """The solution with this guard around its scorer."""
