@@ -245,7 +245,7 @@ def test_tasks_never_seen(here, capsys, refused):
     assert pl.read_csv("scores.csv")["row"].to_list() == list(range(20, 180))
     refused(
         [*SCORE, "scores.csv", "--unknown", "error"],
-        "today.csv: row 0 has the task 'new'",
+        "today.csv: row 0 has the unknown task 'new' in the column 'machine'",
     )
     table.with_columns(pl.col("machine") + " ").write_csv("today.csv")
     assert main([*SCORE, "scores.csv", "--json"]) == 0

@@ -7,6 +7,7 @@ import pytest
 from manyone import IndependentOCKSR, TableModel
 from manyone.progress import listening
 from manyone.tables import forecast, sampling
+from manyone.tables.summary import summary_of
 
 
 @pytest.fixture
@@ -36,6 +37,23 @@ def test_rows_settings_and_seconds_are_announced(lines, monkeypatch):
     assert "settings" not in text
     (text,) = lines(method="auto", anomalies="faults")
     assert "settings" in text
+
+
+def test_what_is_announced_and_what_was_learned_are_as_many_numbers(monkeypatch):
+    monkeypatch.setattr(forecast, "_ROW_SECONDS", 1.0)
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.normal(size=(100, 3)), columns=[*"xyz"])
+    table.loc[rng.choice(100, 20), "x"] = np.nan
+    texts = []
+    with listening(lambda done, total: None, texts.append):
+        model = TableModel("machine", method=IndependentOCKSR())
+        model.fit(table.assign(machine=[*"ab"] * 50))
+    # Three numbers, one for gaps of x, one for gaps that no row had.
+    assert "each as 5 numbers" in texts[0]
+    assert (
+        "3 of 3, as 5 numbers, 2 of them for missing values"
+        in (dict(summary_of(model))["columns used"])
+    )
 
 
 def test_more_work_takes_longer():

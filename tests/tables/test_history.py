@@ -69,6 +69,23 @@ def test_order_and_blocks_do_not_matter(model, tables):
     np.testing.assert_allclose(np.concatenate(parts), scores["score"], atol=1e-12)
 
 
+def test_a_past_that_is_not_used_is_not_kept(tables, tmp_path):
+    train = tables[0].assign(on=lambda table: np.arange(len(table)) % 3 == 0)
+    train["on"] = train["on"].astype(float)  # of two values only these are used
+    model = in_time().fit(train)
+    manyone.save(model, tmp_path / "m")
+    kept = manyone.load(tmp_path / "m").training_.columns
+    assert model.encoder_.with_past == ["flow", "pressure"]
+    assert [name for name in kept if kept[name].past is not None] == [
+        "flow",
+        "pressure",
+    ]
+    fewer = train[train["pump"] != "a"].reset_index(drop=True)
+    without = in_time().fit(fewer).score(fewer)
+    forgotten = model.forget("a").score(fewer)
+    np.testing.assert_allclose(forgotten["score"], without["score"], atol=1e-9)
+
+
 def test_the_past_of_later_rows_is_what_training_ended_with(model, tables):
     train, later = tables
     together = pd.concat([train, later], ignore_index=True)

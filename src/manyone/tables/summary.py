@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from manyone.messages import shortlist
+from manyone.messages import plural, shortlist
 from manyone.tables.sampling import sample_words
 
 if TYPE_CHECKING:
@@ -34,11 +34,16 @@ def summary_of(model: TableModel) -> list[tuple[str, str]]:
     if len(dropped) > _MOST_NAMED:
         named += f" and {len(dropped) - _MOST_NAMED} more"
     used = len(decisions) - len(dropped)
-    features = sum(each.features for each in decisions)
+    numbers = len(model.encoder_.source)
+    for_gaps = numbers - sum(each.features for each in decisions)
     return [
         ("rows", _rows(model)),
         ("tasks", _tasks(model)),
-        ("columns used", f"{used} of {len(decisions)}, as {features} numbers"),
+        (
+            "columns used",
+            f"{used} of {len(decisions)}, as {plural(numbers, 'number')}, {for_gaps} of "
+            "them for missing values",
+        ),
         ("columns dropped", named or "none"),
         *_methods(model),
         *_promises(model),

@@ -179,10 +179,16 @@ class TrainingTable:
 
     def ended(self, tasks: Labels, names: Sequence[str]) -> TrainingTable:
         """The rows with the past of some tasks and columns, for rows of other tables."""
-        past = self.past
-        if past is not None:
-            past = past.of_tasks(tasks).of_columns(names).ended() if names else None
-        return replace(self, past=past)
+        if self.past is None:
+            return self
+        past = None
+        if names:
+            past = self.past.of_tasks(tasks).of_columns(names).ended()
+        columns = {
+            name: column if name in names else replace(column, past=None, usual=None)
+            for name, column in self.columns.items()
+        }
+        return replace(self, columns=columns, past=past)
 
     def without(self, task: Hashable | Sequence[object]) -> TrainingTable:
         """All rows but those of a task, which has to be there, and not alone."""
