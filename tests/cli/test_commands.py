@@ -114,6 +114,32 @@ def test_scores_are_those_of_the_model(here, name, capsys):
     assert reasons.str.contains("expected about").all()
 
 
+@pytest.mark.parametrize("options", [[], ["--fdr", "0.2"], ["--unknown", "skip"]])
+def test_kept_columns_are_as_the_file_has_them(here, monkeypatch, options):
+    events = pl.read_csv("events.csv").with_columns(on=pl.col("a") > 1.0)
+    events.write_csv("events.csv")
+    fit = ["fit", "events.csv", "--task", "machine", *FAST, "--out", "fleet.manyone"]
+    assert main(fit) == 0
+    kinds = manyone.load("fleet.manyone").encoder_.kinds
+    assert (kinds["when"], kinds["on"], kinds["a"]) == ("date", "boolean", "number")
+    table = pl.read_csv("today.csv", infer_schema=False)
+    table = table.with_columns(
+        when=pl.col("when").str.replace(r"(\d+)-(\d+)-(\d+)", "$3.$2.$1"),
+        on=pl.Series(["True", "FALSE", "true"] * 60),
+        a=pl.concat_str("a", pl.lit("00")),
+        code=pl.Series(["007", "7", "NA"] * 60),
+    )
+    table.write_csv("today.csv")
+    monkeypatch.setattr("manyone.tablefiles.reading._CHUNK", 1000)
+    kept = ["when", "on", "a", "code", "machine"]
+    for name in ("scores.csv", "scores.parquet"):
+        assert main([*SCORE, name, "--keep", ",".join(kept), *options]) == 0
+    scores = pl.read_csv("scores.csv", infer_schema=False)
+    wanted = table.select(kept)
+    assert scores.select(kept).equals(wanted)
+    assert pl.read_parquet("scores.parquet").select(kept).equals(wanted)
+
+
 def test_blocks_do_not_matter(here, monkeypatch, capsys):
     from manyone.tablefiles import reading
 

@@ -617,6 +617,18 @@ def test_columns_are_kept_and_alarms_explained(here):
     )
 
 
+def test_kept_columns_are_as_the_file_has_them(here):
+    table = pl.read_csv("today.csv", infer_schema=False)
+    table = table.with_columns(a=pl.concat_str("a", pl.lit("00")))
+    by_day = pl.col("when").str.replace(r"(\d+)-(\d+)-(\d+)", "$3.$2.$1")
+    table = table.with_columns(when=by_day)
+    table.write_csv("today.csv")
+    assert main([*WATCH, "--keep", "when,a,broken"]) == 0
+    seen = pl.read_csv("seen.csv", infer_schema=False)
+    kept = ["when", "a", "broken"]
+    assert seen.select(kept).equals(table.select(kept))
+
+
 def test_other_columns_than_before_are_refused(here, refused):
     assert main(WATCH) == 0
     refused([*WATCH, "--keep", "when"], "--out seen.csv has other columns")

@@ -143,7 +143,8 @@ def score(
             with about(source, block.first_row):
                 frame, past = fitted.with_past(as_table(block.table), past)
                 answers = fitted._answer(frame, fdr, unknown, worth)
-                scores: pl.DataFrame = fitted._scores(frame, answers, explain, names)
+                kept = as_table(block.written.select(names))
+                scores: pl.DataFrame = fitted._scores(frame, answers, explain, kept)
             if needs_incidents:
                 parts.append(scored_rows(fitted, frame, answers, block.first_row))
             scores = scores.with_columns(scores["row"] + block.first_row)
@@ -213,11 +214,13 @@ def _blocks(
     model: TableModel, source: Source, whole: bool, bad_values: BadValues
 ) -> Iterator[Block]:
     """The table in blocks; or at once, where rows are compared with one another."""
-    if whole:
-        table = rows_for(model, source, bad_values=bad_values, need_rows=False)
-        return iter([Block(table, 0, 1.0)])
     columns = file_columns(model)
-    return read_blocks(source, **columns, bad_values=bad_values, need_rows=False)
+    blocks = read_blocks(source, **columns, bad_values=bad_values, need_rows=False)
+    if not whole:
+        return blocks
+    tables, written, *_ = zip(*blocks, strict=True)
+    table = pl.concat(tables, how="vertical_relaxed")
+    return iter([Block(table, pl.concat(written, how="vertical_relaxed"), 0, 1.0)])
 
 
 @dataclass

@@ -218,6 +218,7 @@ class WatchRun:
         self.repeated += len(watched.new) - len(answers.rows)
         file_rows = (block.first_row + answers.rows).tolist()
         rows = block.table[answers.rows.tolist()]
+        written = block.written[answers.rows.tolist()]
         said = ("score", "p_value", "drift", "weight")
         columns = {
             "id": [ids[row] for row in answers.rows.tolist()],
@@ -226,6 +227,7 @@ class WatchRun:
             "raised": watched.alarm[answers.rows].tolist(),
             **{name: getattr(watched, name)[answers.rows].tolist() for name in said},
             **self._columns(rows, moments[answers.rows], answers, scored, muted),
+            "kept": self._kept(written),
             **self._finder.columns(state, scored),
         }
         values = _as_json(rows) if self._options.keep_days else None
@@ -262,22 +264,27 @@ class WatchRun:
     ) -> dict[str, Sequence[object]]:
         """What the store keeps of new rows, wherever they come from."""
         times = self._times(rows)
-        kept = chosen_columns("--keep", self._options.keep, rows.columns, self._source)
         alarms = answers.alarm.tolist()
         pairs = zip(muted, alarms, strict=True)
-        nothing = [None] * len(rows)
         return {
             "task": _names(answers),
-            "time": nothing if times is None else _time_texts(times, moments),
+            "time": [None] * len(rows)
+            if times is None
+            else _time_texts(times, moments),
             "moment": [none_of_nan(moment) for moment in moments.tolist()],
             "alarm": alarms,
             "basis": BASES[answers.basis].tolist(),
-            "kept": _as_json(rows.select(kept)) if kept else nothing,
             "muted": [why if alarm else None for why, alarm in pairs],
             "reasons": [
                 json.dumps(texts) if texts else None for texts in scored.reasons
             ],
         }
+
+    def _kept(self, written: pl.DataFrame) -> Sequence[str | None]:
+        """The columns of --keep in JSON, as the table has them."""
+        keep = self._options.keep
+        names = chosen_columns("--keep", keep, written.columns, self._source)
+        return _as_json(written.select(names)) if names else [None] * len(written)
 
     def _note_drift(
         self, flagged: Mask, most: Array, watched: Watched, moments: Array

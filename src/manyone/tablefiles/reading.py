@@ -57,6 +57,8 @@ class Block(NamedTuple):
     Attributes
     ----------
     table : polars.DataFrame
+    written : polars.DataFrame
+        The same rows as the file has them: those of a text file are texts.
     first_row : int
         Number of rows before it.
     done : float or None
@@ -64,6 +66,7 @@ class Block(NamedTuple):
     """
 
     table: pl.DataFrame
+    written: pl.DataFrame
     first_row: int
     done: float | None
 
@@ -166,11 +169,11 @@ def read_blocks(
                 columns.find_style(table, delimiter)
             converted = columns.convert(table, first_row)
             if len(table):
-                yield Block(converted, first_row, done)
+                yield Block(converted, table, first_row, done)
             first_row += len(table)
         _refuse_no_rows(first_row, file.name, need_rows)
         if not first_row:
-            yield Block(converted, 0, None)
+            yield Block(converted, table, 0, None)
         columns.warn_of_bad()
 
 

@@ -146,7 +146,8 @@ class Tail:
                 self.consumed = Consumed(
                     rows=first_row + len(batch), digest=self._ends.digest
                 )
-                yield Block(self._columns.convert(batch, first_row), first_row, None)
+                converted = self._columns.convert(batch, first_row)
+                yield Block(converted, batch, first_row, None)
 
     # ---------------------------------------------------------------------------------- text
 
@@ -270,7 +271,7 @@ class Tail:
             encoding=reader.encoding,
             style=style,
         )
-        return Block(converted, first_row, self._file.done())
+        return Block(converted, table, first_row, self._file.done())
 
     def _consume(self, content: bytes) -> None:
         self._ends.add(content)

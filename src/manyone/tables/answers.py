@@ -162,11 +162,11 @@ def thresholds_of(model: TableModel, codes: Codes) -> Array:
 def as_output(
     frame: Frame,
     answers: Answers,
-    keep: Sequence[str],
+    kept: Frame,
     reasons: Sequence[Labels],
     task: Sequence[str],
 ) -> Table:
-    """The answers as a table of the library that the rows came in."""
+    """The answers as a table of the library that the rows came in, with columns to keep."""
     rows = answers.rows
     columns: dict[str, Values] = {
         "row": rows,
@@ -178,7 +178,7 @@ def as_output(
     }
     texts = {f"reason_{k + 1}": text for k, text in enumerate(reasons)}
     # The column "task" is among the answers already where it is the task column.
-    names = [name for name in keep if name != "task" or list(task) != [name]]
+    names = [name for name in kept.columns if name != "task" or list(task) != [name]]
     hidden = set(names) & (columns | texts).keys()
     if hidden:
         raise ValueError(
@@ -186,6 +186,6 @@ def as_output(
         )
     kept_columns = {}
     if names:
-        taken = frame if len(rows) == len(frame) else frame[rows.tolist()]
+        taken = kept if len(rows) == len(kept) else kept[rows.tolist()]
         kept_columns = {name: taken.get_column(name) for name in names}
     return like(frame, columns | kept_columns | texts, rows)

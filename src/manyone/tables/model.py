@@ -355,7 +355,9 @@ class TableModel(OutlierMixin, BaseEstimator):
                 f"{plural(skipped, 'row')} of unknown tasks skipped.",
                 SkippedRowsWarning,
             )
-        return self._scores(frame, answers, explain, names_of(keep))
+        names = names_of(keep)
+        refuse_missing_columns(frame, keep=names)
+        return self._scores(frame, answers, explain, frame.select(names))
 
     def _answer(
         self,
@@ -373,12 +375,11 @@ class TableModel(OutlierMixin, BaseEstimator):
         return answers if worth is None else worth.applied(self, frame, answers)
 
     def _scores(
-        self, frame: Frame, answers: Answers, explain: int, keep: Sequence[str]
+        self, frame: Frame, answers: Answers, explain: int, kept: Frame
     ) -> Table:
-        """Answers as the table that `score` returns."""
-        refuse_missing_columns(frame, keep=keep)
+        """Answers as the table that `score` returns, with columns of the rows to keep."""
         reasons = alarm_reasons(self, frame, answers, explain)
-        return as_output(frame, answers, keep, reasons, self.task_columns)
+        return as_output(frame, answers, kept, reasons, self.task_columns)
 
     def predict(self, table: Table) -> NDArray[np.int_]:
         """-1 for rows that raise an alarm, 1 for others, shape (n,)."""
