@@ -67,6 +67,22 @@ def test_a_trained_mistake_hides_nobody(method):
     assert np.mean(model.predict(X[50:] + 20.0, task=task[50:]) == -1) > 0.95
 
 
+@pytest.mark.parametrize("apart", [0.0, 1.0, 4.0])
+@pytest.mark.parametrize("n_rows", [1, 2, 20])
+def test_limits_are_those_of_all_distances(n_rows, apart):
+    """Though most rows are not compared with all points."""
+    X, task = blobs(apart, n_tasks=60, n_rows=n_rows)
+    weight = np.random.default_rng(1).integers(1, 4, len(X)).astype(float)
+    model = IndependentOCKSR(kernel="laplacian", gamma=1.0)
+    model.fit(X, task=task, sample_weight=weight)
+    usual = guard_in(model.solution_.scorer, Nearness).usual
+    distances = cdist(X, X, "cityblock")
+    np.fill_diagonal(distances, np.inf)
+    by_hand = UsualDistances.of(distances.min(axis=1), weight)
+    assert usual.limit == pytest.approx(by_hand.limit)
+    assert usual.least_limit == pytest.approx(by_hand.least_limit)
+
+
 def test_distances_against_brute_force():
     X, task = blobs(n_tasks=3, n_rows=8)
     model = JointOCKSR(alarm_rate=0.2).fit(X, task=task)

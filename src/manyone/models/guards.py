@@ -46,9 +46,8 @@ _SURE = 4.0
 # Rows of a kernel matrix at most so far apart are copies: whether kernel values of copies are 1 to
 # the last digit is a matter of the processor. (KNFST takes them so too.)
 _COPIES = 5e-13
-# Many rows are compared with one point in so many first (a power of two): most find one
-# that is near enough.
-_STEP = 16
+# Many rows are compared with one point in so many first: most find one that is near enough.
+_STEP = 256
 #: So many margins out of range raise an alarm, whatever else a row is like.
 ALARM = 2.0
 # So many more, and a row scores lower than any other.
@@ -185,11 +184,18 @@ class UsualDistances:
     Parameters
     ----------
     ascending, mass : ndarray of shape (n,)
-        Distances, ascending, and their weights, summed up.
+        Distances, ascending, and their weights, summed up. Those below `least_limit` may be too
+        large: nothing asks for them.
     """
 
     ascending: Array
     mass: Array
+
+    @classmethod
+    def of(cls, nearest: Array, weight: Array) -> UsualDistances:
+        """Of distances (n,) with weights (n,), in any order."""
+        order = np.argsort(nearest, kind="stable")
+        return cls(nearest[order], np.cumsum(weight[order]))
 
     @property
     def limit(self) -> float:
@@ -372,7 +378,7 @@ def nearest_points(
             if first < last:
                 rounds.append((everyone[places], slice(first, last)))
     # Then every so manyth point, as many others, twice as many, and so on.
-    step = _STEP if near_enough > 0.0 and n >= _STEP else 1
+    step = 2 ** int(np.log2(min(n, _STEP))) if near_enough > 0.0 and n else 1
     rounds.append((everyone, slice(0, None, step)))
     while step > 1:
         rounds.append((everyone, slice(step // 2, None, step)))
@@ -441,13 +447,42 @@ def nearness_of(
         leaving = leaving_rows(rows)
         group = rows.group[chosen]
     hidden = Hidden(keys, None if keys is None else keys[chosen], leaving, group)
-    nearest = nearest_points(near, codes, rows.X, None, -np.inf, hidden, sample)
-    ascending = sample[np.argsort(nearest[sample], kind="stable")]
-    usual = UsualDistances(nearest[ascending], np.cumsum(rows.weight[ascending]))
+    nearest = _upper_distances(near, codes, rows, hidden, sample)
+    usual = UsualDistances.of(nearest[sample], rows.weight[sample])
     if len(sample) < len(nearest):
         near_enough = _START * usual.least_limit
         nearest = nearest_points(near, codes, rows.X, rows.codes, near_enough, hidden)
     return Nearness(points, codes, usual), usual.left_out(nearest, rows.weight)
+
+
+def _upper_distances(
+    points: Points, point_codes: Codes, rows: TrainingRows, hidden: Hidden, which: Codes
+) -> Array:
+    """Distance of some rows to the nearest point, (n,); too large where no limit looks.
+
+    Points of a row's own task bound its distance. The rows with the largest bounds say what
+    the least limit is at least, and no row that is nearer has to be compared with all points.
+    """
+    largest = float(np.finfo(np.float64).max)
+    bounds = nearest_points(
+        points, point_codes, rows.X, rows.codes, largest, hidden, which
+    )
+    weight = rows.weight[which]
+    total = float(weight.sum())
+    descending = np.argsort(-bounds[which], kind="stable")
+    # Twice the rows that are above the least limit: most of those are among them.
+    above = 2.0 * (total - _USUAL * (total - 1.0))
+    few = int(np.cumsum(weight[descending]).searchsorted(above)) + 1
+    exact = nearest_points(
+        points, point_codes, rows.X, None, -np.inf, hidden, which[descending[:few]]
+    )
+    known = np.where(np.isfinite(exact[which]), exact[which], 0.0)
+    least = UsualDistances.of(known, weight).least_limit
+    open_rows = which[bounds[which] > least]
+    nearest = nearest_points(
+        points, point_codes, rows.X, None, least, hidden, open_rows
+    )
+    return np.minimum(bounds, nearest)
 
 
 def with_nearness(solution: Solution, rows: TrainingRows) -> Solution:
