@@ -422,6 +422,21 @@ def rows_by_task(codes: Codes) -> list[tuple[int, Codes]]:
     return list(zip(tasks, np.split(order, starts[1:]), strict=False))
 
 
+def blocks_by_task(
+    codes: Codes, floats_per_row: int
+) -> Iterator[tuple[Codes, list[tuple[int, slice]]]]:
+    """Numbers of rows in the order of their tasks, block by block, and each task's part."""
+    if len(codes) == 1:
+        yield np.zeros(1, dtype=np.intp), [(int(codes[0]), slice(0, 1))]
+        return
+    order = np.argsort(codes, kind="stable")
+    for block in row_blocks(len(order), floats_per_row):
+        rows = order[block]
+        starts = np.flatnonzero(np.diff(codes[rows], prepend=-2))
+        parts = map(slice, starts.tolist(), [*starts[1:].tolist(), len(rows)])
+        yield rows, list(zip(codes[rows[starts]].tolist(), parts, strict=True))
+
+
 def places(owner: Codes, group: Codes | None) -> tuple[Codes, Codes]:
     """Place of each row (or of its group) among its owner's, and how many these are, (n,)."""
     order = np.lexsort((np.arange(len(owner)) if group is None else group, owner))

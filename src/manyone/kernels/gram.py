@@ -23,6 +23,7 @@ from manyone.data.rows import TrainingRows, row_blocks
 from manyone.kernels.kernel import (
     Choice,
     Kernel,
+    NewRows,
     Side,
     kernel_grams,
     resolve_kernel,
@@ -79,24 +80,31 @@ class Points:
         """State without what follows from it."""
         return {"kernel": self.kernel, "X": self.X, "columns": self.columns}
 
-    def values(self, X: Rows, points: Choice | None = None) -> Array:
-        """Kernel values (m, n) of new rows against all points, or chosen ones."""
-        chosen = slice(None) if points is None else points
+    def new_rows(self, X: Rows) -> NewRows:
+        """New rows (m, d) made ready for `values` and `log_values`, once for all of them."""
         if self.columns is not None:
-            values = X[:, self.columns[chosen]]
-            values = values.toarray() if sparse.issparse(values) else values
-            return np.asarray(values, dtype=np.float64)
+            return NewRows(X)
         if not sparse.issparse(X):
             X = np.asarray(X, dtype=np.float64)
-        return self.kernel.against(X, self.side, chosen)
+        with np.errstate(over="ignore", under="ignore"):
+            return self.kernel.new_rows(X, self.side)
 
-    def log_values(self, X: Rows, points: Choice) -> Array:
+    def values(self, X: Rows | NewRows, points: Choice | None = None) -> Array:
+        """Kernel values (m, n) of new rows against all points, or chosen ones."""
+        new = X if isinstance(X, NewRows) else self.new_rows(X)
+        chosen = slice(None) if points is None else points
+        if self.columns is not None:
+            values = new.rows[:, self.columns[chosen]]
+            values = values.toarray() if sparse.issparse(values) else values
+            return np.asarray(values, dtype=np.float64)
+        return self.kernel.against(new, self.side, chosen)
+
+    def log_values(self, new: NewRows, points: Choice) -> Array:
         """Logarithms (m, k) of `values`, of a kernel that fades, also where these are 0."""
         with np.errstate(all="ignore"):
             if self.columns is not None:
-                return np.log(np.maximum(self.values(X, points), 0.0))
-            X = X if sparse.issparse(X) else np.asarray(X, dtype=np.float64)
-            logarithms, *second = self.kernel.exponents(X, self.side, points)
+                return np.log(np.maximum(self.values(new, points), 0.0))
+            logarithms, *second = self.kernel.exponents(new, self.side, points)
             for others in second:  # of a mixture the mean of two kernels
                 logarithms = np.logaddexp(logarithms, others) - np.log(2.0)
             return logarithms

@@ -70,6 +70,27 @@ class Side(NamedTuple):
     largest: float = 0.0
 
 
+class NewRows(NamedTuple):
+    """Rows made ready to be compared with a side, some of them at a time.
+
+    Attributes
+    ----------
+    rows : array or CSR matrix of shape (m, d)
+        Shifted and scaled, where the kernel does that.
+    extended : ndarray of shape (m, d + 2) or None
+        (x, |x|^2, 1) of each row x, see `Side`.
+    """
+
+    rows: Rows
+    extended: Array | None = None
+
+    def take(self, some: Choice) -> NewRows:
+        """Some of the rows."""
+        if self.extended is None:
+            return NewRows(self.rows[some])
+        return NewRows(self.rows[some], self.extended[some])
+
+
 @dataclass(frozen=True, eq=False)
 class Kernel:
     """A kernel with every number it needs, and no row of the data it was resolved on.
@@ -123,40 +144,50 @@ class Kernel:
             extended *= -self.gamma[0]
             return Side(Y, extended, float(np.max(norms, initial=0.0)))
 
-    def against(self, X: Rows, side: Side, chosen: Choice = slice(None)) -> Array:
+    def new_rows(self, X: Rows, side: Side) -> NewRows:
+        """Rows (m, d) made ready for `against` and `exponents`."""
+        if self.name not in _OF_DISTANCE:
+            return NewRows(X)
+        if sparse.issparse(X) and not sparse.issparse(side.rows):
+            X = X.toarray()
+        X = self.scaled(X)
+        if side.extended is None:
+            return NewRows(X)
+        extended = np.empty((X.shape[0], X.shape[1] + 2))
+        extended[:, :-2] = X
+        extended[:, -2] = np.einsum("ij,ij->i", X, X)
+        extended[:, -1] = 1.0
+        return NewRows(X, extended)
+
+    def against(
+        self, X: Rows | NewRows, side: Side, chosen: Choice = slice(None)
+    ) -> Array:
         """Kernel values (m, n) between rows (m, d) and chosen rows of a side."""
         # A kernel value that underflows to 0 is right.
         with np.errstate(over="ignore", under="ignore"):
+            new = X if isinstance(X, NewRows) else self.new_rows(X, side)
             if self.name not in _OF_DISTANCE:
-                return self._by_sklearn(X, side.rows[chosen])
-            first, *second = self.exponents(X, side, chosen)
+                return self._by_sklearn(new.rows, side.rows[chosen])
+            first, *second = self.exponents(new, side, chosen)
             values = np.exp(first, out=first)
             for exponents in second:
                 values += np.exp(exponents)
                 values *= 0.5
             return values
 
-    def exponents(self, X: Rows, side: Side, chosen: Choice) -> list[Array]:
+    def exponents(self, new: NewRows, side: Side, chosen: Choice) -> list[Array]:
         """Logarithms of `against`, (m, n), of a kernel of a distance; of a mixture both."""
-        Y = side.rows[chosen]
-        if sparse.issparse(X) and not sparse.issparse(Y):
-            X = X.toarray()
-        X = self.scaled(X)
         exponents = []
         for name, gamma in zip(str(self.name).split("+"), self.gamma, strict=True):
-            if name == "rbf" and side.extended is not None:
-                norms = np.einsum("ij,ij->i", X, X)
-                largest = norms.max(initial=0.0) + side.largest
+            if name == "rbf" and new.extended is not None and side.extended is not None:
+                largest = new.extended[:, -2].max(initial=0.0) + side.largest
                 if gamma * largest < _PRODUCT_LIMIT:
-                    left = np.empty((X.shape[0], X.shape[1] + 2))
-                    left[:, :-2] = X
-                    left[:, -2] = norms
-                    left[:, -1] = 1.0
-                    product = left @ side.extended[chosen].T
+                    product = new.extended @ side.extended[chosen].T
                     exponents.append(np.minimum(product, 0.0, out=product))
                     continue
             # Far apart beside the width: differences first, then squares.
-            exponents.append(-gamma * widths.distances(DISTANCES[name], X, Y))
+            apart = widths.distances(DISTANCES[name], new.rows, side.rows[chosen])
+            exponents.append(-gamma * apart)
         return exponents
 
     def gram(self, X: Rows) -> Array:

@@ -19,9 +19,9 @@ import numpy as np
 from manyone._types import Array, Codes, Rows
 from manyone.data.groups import LeavingRows, leaving_rows
 from manyone.data.hashing import Hashes, row_hashes
-from manyone.data.rows import CodedRows, TrainingRows, row_blocks, rows_by_task
+from manyone.data.rows import CodedRows, TrainingRows, blocks_by_task, row_blocks
 from manyone.kernels.gram import KernelScorer, Points
-from manyone.kernels.kernel import Kernel, resolve_kernel
+from manyone.kernels.kernel import Kernel, NewRows, resolve_kernel
 from manyone.models.scorers import InMetric, Scorer
 from manyone.models.solution import Solution
 
@@ -369,38 +369,46 @@ def nearest_points(
     """
     n = X.shape[0]
     nearest = np.full(n, np.inf)
+
+    def compare(rows: Codes, new_rows: NewRows, some: slice) -> None:
+        """Look among some points for nearer ones."""
+        apart = -points.log_values(new_rows, some)
+        if hidden is not None:
+            if hidden.keys is None or hidden.point_keys is None:
+                apart[apart <= _COPIES] = np.inf
+            else:
+                apart[hidden.keys[rows, None] == hidden.point_keys[some]] = np.inf
+            if hidden.leaving is not None and hidden.group is not None:
+                theirs = point_codes[some], hidden.group[some]
+                apart[hidden.leaving.neighbours(rows, *theirs)] = np.inf
+        # (Differences that overflow are no numbers.)
+        least = np.fmin.reduce(apart, axis=1, initial=np.inf)
+        nearest[rows] = np.minimum(nearest[rows], least)
+
     everyone = np.arange(n) if which is None else which
-    rounds: list[tuple[Codes, slice]] = []
     if codes is not None and near_enough > 0.0:
-        for task, places in rows_by_task(codes[everyone]):
-            first = int(point_codes.searchsorted(task))
-            last = int(point_codes.searchsorted(task + 1))
-            if first < last:
-                rounds.append((everyone[places], slice(first, last)))
+        most_points = int(np.bincount(point_codes).max(initial=0))
+        for places, tasks in blocks_by_task(codes[everyone], 4 * most_points):
+            block_rows = everyone[places]
+            new_rows = points.new_rows(X[block_rows])
+            owners = [task for task, _ in tasks]
+            first = point_codes.searchsorted(owners).tolist()
+            last = point_codes.searchsorted(owners, side="right").tolist()
+            for (_, part), *own_points in zip(tasks, first, last, strict=True):
+                compare(block_rows[part], new_rows.take(part), slice(*own_points))
     # Then every so manyth point, as many others, twice as many, and so on.
     step = 2 ** int(np.log2(min(n, _STEP))) if near_enough > 0.0 and n else 1
-    rounds.append((everyone, slice(0, None, step)))
+    rounds = [slice(0, None, step)]
     while step > 1:
-        rounds.append((everyone, slice(step // 2, None, step)))
+        rounds.append(slice(step // 2, None, step))
         step //= 2
-    for round_rows, some in rounds:
-        far = round_rows[nearest[round_rows] > near_enough]
+    for some in rounds:
+        far = everyone[nearest[everyone] > near_enough]
         if not len(far):
-            continue
+            break
         for block in row_blocks(len(far), 4 * len(point_codes[some])):
             rows = far[block]
-            apart = -points.log_values(X[rows], some)
-            if hidden is not None:
-                if hidden.keys is None or hidden.point_keys is None:
-                    apart[apart <= _COPIES] = np.inf
-                else:
-                    apart[hidden.keys[rows, None] == hidden.point_keys[some]] = np.inf
-                if hidden.leaving is not None and hidden.group is not None:
-                    theirs = point_codes[some], hidden.group[some]
-                    apart[hidden.leaving.neighbours(rows, *theirs)] = np.inf
-            # (Differences that overflow are no numbers.)
-            least = np.fmin.reduce(apart, axis=1, initial=np.inf)
-            nearest[rows] = np.minimum(nearest[rows], least)
+            compare(rows, points.new_rows(X[rows]), some)
     return np.maximum(nearest, 0.0)  # a little below 0 by rounding
 
 

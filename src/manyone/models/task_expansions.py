@@ -9,7 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from manyone._types import Array, Codes, Rows
-from manyone.data.rows import row_blocks, rows_by_task
+from manyone.data.rows import blocks_by_task
 from manyone.kernels.gram import Points
 
 
@@ -39,11 +39,13 @@ class TaskExpansions:
     def own(self, X: Rows, codes: Codes) -> Array:
         """See :class:`Scorer`."""
         gap = np.empty(X.shape[0])
-        for task, rows in rows_by_task(codes):
-            points, coef = self.expansion(task)
-            for block in row_blocks(len(rows), 2 * (len(coef) + X.shape[1])):
-                values = self.points.values(X[rows[block]], points)
-                gap[rows[block]] = values @ coef - self.target[task]
+        most_points = int(np.diff(self.starts).max()) + len(self.shared_coef)
+        for rows, tasks in blocks_by_task(codes, 2 * (most_points + X.shape[1])):
+            new_rows = self.points.new_rows(X[rows])
+            for task, part in tasks:
+                points, coef = self.expansion(task)
+                values = self.points.values(new_rows.take(part), points)
+                gap[rows[part]] = values @ coef - self.target[task]
         return -np.abs(gap)
 
     def expansion(self, task: int) -> tuple[Any, Array]:
