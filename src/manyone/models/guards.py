@@ -394,8 +394,10 @@ def nearest_points(
             owners = [task for task, _ in tasks]
             first = point_codes.searchsorted(owners).tolist()
             last = point_codes.searchsorted(owners, side="right").tolist()
-            for (_, part), *own_points in zip(tasks, first, last, strict=True):
-                compare(block_rows[part], new_rows.take(part), slice(*own_points))
+            for (_, part), begin, end in zip(tasks, first, last, strict=True):
+                if begin < end:  # some tasks have no points
+                    own_points = slice(begin, end)
+                    compare(block_rows[part], new_rows.take(part), own_points)
     # Then every so manyth point, as many others, twice as many, and so on.
     step = 2 ** int(np.log2(min(n, _STEP))) if near_enough > 0.0 and n else 1
     rounds = [slice(0, None, step)]
