@@ -399,7 +399,9 @@ def nearest_points(
                     own_points = slice(begin, end)
                     compare(block_rows[part], new_rows.take(part), own_points)
     # Then every so manyth point, as many others, twice as many, and so on.
-    step = 2 ** int(np.log2(min(n, _STEP))) if near_enough > 0.0 and n else 1
+    step = 1
+    if near_enough > 0.0 and n:
+        step = 2 ** int(np.log2(min(n, len(point_codes), _STEP)))
     rounds = [slice(0, None, step)]
     while step > 1:
         rounds.append(slice(step // 2, None, step))
