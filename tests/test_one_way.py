@@ -13,7 +13,7 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 import manyone
-from every_method import EVERY_METHOD, PAIR, parameters
+from every_method import EVERY_METHOD, parameters
 from manyone import tune
 from manyone.data.rows import training_rows
 from manyone.threads import blas_threads, one_blas_thread
@@ -48,16 +48,7 @@ def make_model(name, landmarks=None, **params):
     return method(**params)
 
 
-def names_where(declared):
-    """Names of the methods that declare something; the pair has two views that can do it all."""
-    return [
-        name
-        for name, method in EVERY_METHOD.items()
-        if method is PAIR or declared(method.can)
-    ]
-
-
-LANDMARKS = names_where(lambda can: can.landmarks)
+LANDMARKS = [name for name, method in EVERY_METHOD.items() if method.can.landmarks]
 UPDATES = list(EVERY_METHOD)
 TUNED = [name for name in EVERY_METHOD if name != "combined"]
 
@@ -144,7 +135,7 @@ def test_thresholds_change_no_score_of_landmarks(name):
     assert_thresholds_change_no_score(model, MANY, MANY_TASK)
 
 
-@over([name for name in LANDMARKS if name != "combined"])
+@over(LANDMARKS)
 def test_rows_are_not_judged_for_nothing(name, monkeypatch):
     """Without a rate no left-out score is made; a combination needs those of its views."""
     fitted = quietly(make_model(name, 12).fit, MANY, task=MANY_TASK)
@@ -383,5 +374,5 @@ def test_landmark_models_keep_no_rows_to_change_them_by(name):
 
 
 def test_every_method_is_asked():
-    assert {"OCKSR", "C-OCKSR", "combined"} <= set(LANDMARKS)
+    assert {"OCKSR-L", "C-OCKSR", "OCKSR-N"} <= set(LANDMARKS)
     assert all("landmarks" in parameters(EVERY_METHOD[name]) for name in LANDMARKS)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
-from manyone import IndependentOCKSR, JointOCKSR, LinearOCKSR
+from manyone import JointOCKSR, LinearOCKSR
 from manyone.engines import AddUp
 from manyone.threads import (
     blas_threads,
@@ -106,7 +106,6 @@ MODELS = [
     JointOCKSR(landmarks=600, random_state=0),
     JointOCKSR(landmarks=40, kernel="laplacian", metric="whitened", random_state=0),
     LinearOCKSR(landmarks=30, random_state=0),
-    IndependentOCKSR(landmarks=20, random_state=0),
 ]
 
 

@@ -19,9 +19,10 @@ _SHARED: Grid = {
     "metric": ("plain", "whitened"),
 }
 
-#: Constraints of the parameters of a ridge regression, exact or on landmarks.
-RIDGE: Constraints = {
-    "alpha": [Interval(Real, 0, None, closed="left")],
+#: Constraints of the parameter of a ridge regression.
+RIDGE: Constraints = {"alpha": [Interval(Real, 0, None, closed="left")]}
+#: Constraints of the parameters of a method that few rows may stand for all in.
+LANDMARKS: Constraints = {
     "landmarks": [Interval(Integral, 1, None, closed="left"), None],
     "random_state": ["random_state"],
 }
@@ -99,11 +100,6 @@ class Capabilities:
     slow: bool = field(default=False, metadata=_INTERNAL)
     quick: bool = field(default=True, metadata=_INTERNAL)
     short_grid: Grid | None = field(default=None, metadata=_INTERNAL)
-
-    @property
-    def by_sums(self) -> bool:
-        """Whether sums over blocks of rows say everything, and every row can be left out."""
-        return self.landmarks and not self.sample_rows
 
 
 #: What every method of the package has declared, by the name of its class.

@@ -38,8 +38,8 @@ def fit(model: Model, sweep: Sweep) -> Model:
     Parameters
     ----------
     model : estimator
-        One that declares ``can.landmarks``, with landmarks; a :class:`~manyone.CombinedOneClass` of
-        such, or an :class:`~manyone.AutoOneClass`.
+        One that declares ``can.landmarks``, with landmarks, or an
+        :class:`~manyone.AutoOneClass`, which is fitted to a sample.
     sweep : callable
         Runs a pass: ``sweep(step)`` is ``step.partial`` of all blocks, merged by ``step.merge``.
 
@@ -62,8 +62,8 @@ def fit(model: Model, sweep: Sweep) -> Model:
     fit_passes: Callable[[Sweep], Model] | None = getattr(model, "_fit_passes", None)
     if fit_passes is None:
         raise ValueError(
-            "engines.fit takes an estimator with landmarks, a CombinedOneClass of such, or an "
-            f"AutoOneClass; got a {type(model).__name__}. Transform rows where blocks are made, "
-            "and fit the last step. TableModel.fit takes files, functions and Dask frames."
+            "engines.fit takes an estimator with landmarks, or an AutoOneClass; got a "
+            f"{type(model).__name__}. Transform rows where blocks are made, and fit the last "
+            "step. TableModel.fit takes files, functions and Dask frames."
         )
     return fit_passes(sweep)

@@ -1,4 +1,4 @@
-"""Views by passes, and one alarm: as in memory, wherever the rows are."""
+"""Views with landmarks beside exact ones, and `auto` wherever the rows are."""
 
 from importlib import import_module
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import manyone
-from manyone import CombinedOneClass, IndependentOCKSR, JointOCKSR, NonlinearOCKSR
+from manyone import CombinedOneClass, IndependentOCKSR, JointOCKSR
 
 RNG = np.random.default_rng(2)
 CODES = RNG.integers(0, 6, 3000)
@@ -17,43 +17,15 @@ NEW = RNG.permutation(3000)[:500]
 
 
 def views():
-    faults = IndependentOCKSR(
-        kernel="laplacian", width=3.0, landmarks=30, random_state=0
-    )
+    faults = IndependentOCKSR(kernel="laplacian", width=3.0)
     joint = JointOCKSR(landmarks=60, random_state=0)
     return CombinedOneClass([("strangers", joint), ("faults", faults)], alarm_rate=0.1)
 
 
-@pytest.fixture
-def mapped(tmp_path, monkeypatch):
+@pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
+def test_alarms_hold_and_both_kinds_are_found(monkeypatch):
     monkeypatch.setattr("manyone.fitting.plan._FEWEST", 1000)
-    np.save(tmp_path / "rows.npy", X)
-    return np.load(tmp_path / "rows.npy", mmap_mode="r")
-
-
-@pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
-def test_views_of_a_file_are_those_of_a_function_and_of_dask(mapped, tmp_path):
-    da = pytest.importorskip("dask.array")
-    one = views().fit(mapped, task=TASK)
-    assert one.training_.X.shape[0] == 0  # nothing as long as the rows is kept
-    parts = np.array_split(RNG.permutation(3000), 5)
-    other = views().fit(lambda: ((X[part], TASK[part]) for part in parts))
-    lazy = views().fit(da.from_array(X, chunks=(700, 4)), task=TASK)
-    for again in (other, lazy):
-        np.testing.assert_allclose(
-            again.score_tasks(X[NEW]), one.score_tasks(X[NEW]), atol=1e-8
-        )
-        np.testing.assert_allclose(again.offset_, one.offset_, atol=1e-8)
-    manyone.save(one, tmp_path / "m.manyone")
-    loaded = manyone.load(tmp_path / "m.manyone")
-    np.testing.assert_array_equal(loaded.score_tasks(X[NEW]), one.score_tasks(X[NEW]))
-
-
-@pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
-def test_alarms_hold_and_both_kinds_are_found(mapped):
-    model = views().fit(mapped, task=TASK)
-    memory = views().fit(X, task=TASK)
-    np.testing.assert_allclose(model.weights_, memory.weights_, atol=0.05)
+    model = views().fit(X, task=TASK)
     rng = np.random.default_rng(7)
     centres = np.array([X[code == CODES].mean(axis=0) for code in range(6)])
     codes = rng.integers(0, 6, 3000)
@@ -67,8 +39,10 @@ def test_alarms_hold_and_both_kinds_are_found(mapped):
 
 
 @pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
-def test_models_with_landmarks_refuse_changes(mapped):
-    model = views().fit(mapped, task=TASK)
+def test_views_that_all_have_landmarks_refuse_changes():
+    joint = JointOCKSR(landmarks=60, random_state=0)
+    wide = JointOCKSR(landmarks=60, random_state=0, width=3.0)
+    model = CombinedOneClass([("narrow", joint), ("wide", wide)]).fit(X, task=TASK)
     before = model.score_tasks(X[:50])
     with pytest.raises(ValueError, match=r"enroll\(\) needs the rows .* landmarks"):
         model.enroll(X[:3], task=TASK[:3])
@@ -92,53 +66,31 @@ def test_views_with_landmarks_beside_exact_ones_are_fitted_again():
 
 
 @pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
-@pytest.mark.parametrize("metric", ["plain", "whitened"])
-def test_rows_in_memory_are_those_of_blocks(metric):
-    given = {f"{name}__metric": metric for name in ("strangers", "faults")}
-    one = (
-        views()
-        .set_params(**given)
-        .fit(lambda: [(X[:300], TASK[:300]), (X[300:700], TASK[300:700])])
-    )
-    again = views().set_params(**given).fit(X[:700], task=TASK[:700])
-    np.testing.assert_allclose(
-        one.score_tasks(X[NEW]), again.score_tasks(X[NEW]), atol=1e-8
-    )
-    np.testing.assert_allclose(one.offset_, again.offset_, atol=1e-8)
-    assert (again.calibration_.source == "folds") == (metric == "whitened")
-
-
-def test_what_cannot_be_combined_in_blocks():
-    two = CombinedOneClass([("two", NonlinearOCKSR(landmarks=20))])
-    with pytest.raises(ValueError, match="'two' is a NonlinearOCKSR"):
-        two.fit(lambda: [(X, TASK)])
-    with pytest.raises(ValueError, match="landmarks"):
-        CombinedOneClass([("one", JointOCKSR())]).fit(lambda: [(X, TASK)])
-
-
-@pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
 @pytest.mark.parametrize("anomalies", ["any", "strangers", "faults"])
-def test_auto_chooses_for_rows_that_are_not_in_memory(anomalies, monkeypatch):
+def test_auto_keeps_the_same_rows_wherever_they_are(anomalies, monkeypatch, tmp_path):
+    """Of a function, of Dask and of a file; and those in memory where all are kept."""
     da = pytest.importorskip("dask.array")
     module = import_module("manyone.selection.auto")  # the package has a function auto
-    monkeypatch.setattr(module, "SAMPLE_ROWS", 300)
-    monkeypatch.setattr("manyone.fitting.plan._FEWEST", 1000)
     given = {"anomalies": anomalies, "landmarks": 40, "alarm_rate": 0.1}
-    one = manyone.auto(lambda: [(X[:900], TASK[:900]), (X[900:], TASK[900:])], **given)
-    other = manyone.auto(
-        da.from_array(X, chunks=(800, 4)), task=da.from_array(TASK), **given
-    )
-    np.testing.assert_allclose(
-        one.score_tasks(X[NEW]), other.score_tasks(X[NEW]), atol=1e-8
-    )
-    kind = {
-        "any": CombinedOneClass,
-        "strangers": JointOCKSR,
-        "faults": IndependentOCKSR,
-    }
-    assert type(one) is kind[anomalies]
-    assert np.mean(one.predict(X, task=TASK) < 0) < 0.12
-    assert "of 3,000 rows were looked at" in " ".join(one.choice_["reason"])
+    for most in (600, 5000):
+        monkeypatch.setattr(module, "MOST_ROWS", most)
+        parts = np.array_split(np.random.default_rng(0).permutation(3000), 5)
+        blocks = [(X[part], TASK[part]) for part in parts]
+        model = manyone.auto(lambda rows=blocks: rows, **given)
+        rows = da.from_array(X, chunks=(800, 4))
+        lazy = manyone.auto(rows, task=da.from_array(TASK), **given)
+        np.save(tmp_path / "rows.npy", X)
+        mapped = np.load(tmp_path / "rows.npy", mmap_mode="r")
+        others = [lazy, manyone.auto(mapped, task=TASK, **given)]
+        words = " ".join(model.choice_["reason"])
+        assert ("of 3,000 rows were kept" in words) == (most == 600)
+        if most == 5000:
+            others.append(manyone.auto(X, task=TASK, **given))
+        for other in others:
+            expected = model.score_tasks(X[NEW])
+            np.testing.assert_allclose(other.score_tasks(X[NEW]), expected, atol=1e-8)
+            np.testing.assert_allclose(other.offset_, model.offset_, atol=1e-8)
+        assert np.mean(model.predict(X, task=TASK) < 0) < 0.15
 
 
 @pytest.mark.slow
@@ -155,9 +107,7 @@ def test_the_rate_holds_with_few_rows_a_task():
         fresh = rng.normal(size=(1000, 5)) + centres[claimed]
         for landmarks in (None, 160):
             joint = JointOCKSR(landmarks=landmarks, random_state=0)
-            alone = IndependentOCKSR(
-                landmarks=landmarks, random_state=0, kernel="laplacian"
-            )
+            alone = IndependentOCKSR(kernel="laplacian")
             model = CombinedOneClass(
                 [("joint", joint), ("alone", alone)], alarm_rate=0.1
             )
@@ -166,3 +116,23 @@ def test_the_rate_holds_with_few_rows_a_task():
     rates = np.reshape(rates, (12, 2))
     error = rates.std(axis=0, ddof=1) / np.sqrt(12)
     assert np.all(rates.mean(axis=0) <= 0.1 + 3.0 * error)
+
+
+@pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
+def test_alarms_of_small_tasks_hold_beside_one_with_nearly_all_rows():
+    rng = np.random.default_rng(0)
+    codes = np.concatenate(
+        [np.zeros(100_000, int), np.arange(1, 61), np.repeat(np.arange(61, 81), 30)]
+    )
+    centres = 4.0 * rng.normal(size=(81, 5))
+    claim = np.repeat(np.arange(81), 60)
+    rows, fresh = (
+        centres[own] + rng.normal(size=(len(own), 5)) for own in (codes, claim)
+    )
+    few = JointOCKSR(landmarks=100, random_state=0).fit(rows, task=codes)
+    alarm = few.predict(fresh, task=claim) < 0
+    assert alarm[claim > 60].mean() < 0.08  # 1 of 31 on average over fits
+    single = (claim > 0) & (claim < 61)
+    assert not alarm[single].any()  # a single row sets no threshold
+    far = few.predict(fresh[~single] + 30.0, task=claim[~single])
+    assert np.mean(far < 0) > 0.95

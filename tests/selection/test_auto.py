@@ -197,17 +197,20 @@ def test_alarm_rate_holds():
     assert np.sum(alarms) <= binom.ppf(0.999, np.size(alarms), 0.1)
 
 
-def test_large_tasks_have_landmarks_of_their_own(monkeypatch):
+def test_fewer_rows_of_large_tasks_are_kept(monkeypatch):
     monkeypatch.setattr(costs, "_CUBES_A_SECOND", 6e5)
     rng = np.random.default_rng(0)
     task = np.repeat(["big", "small"], [400, 20])
     X = rng.normal(size=(420, 3))
-    model = manyone.auto(X, task=task, anomalies="faults", landmarks=50, alarm_rate=0.1)
-    assert model.landmarks == 50
-    assert 50 < len(model.X_fit_) <= 70
-    assert (
-        "50 landmarks stand for the rows of each large task" in model.choice_["reason"]
-    )
+    model = manyone.auto(X, task=task, anomalies="faults", alarm_rate=0.1)
+    sizes = np.bincount(model.training_.codes)
+    assert sizes.tolist() == [costs.rows_of_each_task(np.array([400, 20])), 20]
+    assert costs.is_affordable(IndependentOCKSR(), model.training_)
+    words = f"{sizes.sum()} of 420 rows were kept"
+    assert words in model.choice_["reason"]
+    order = rng.permutation(420)
+    again = manyone.auto(X[order], task=task[order], anomalies="faults", alarm_rate=0.1)
+    np.testing.assert_array_equal(again.X_fit_, model.X_fit_)
     fresh = rng.normal(size=(1000, 3))
     assert np.mean(model.predict(fresh, task=["big"] * 1000) < 0) == pytest.approx(
         0.1, abs=0.04

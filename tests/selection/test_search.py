@@ -5,7 +5,7 @@ import pytest
 
 from manyone import IndependentOCKSR, JointOCKSR, NonlinearOCKSR, auto, tune
 from manyone.data.rows import training_rows
-from manyone.selection import criteria
+from manyone.selection import costs, criteria
 from manyone.selection.costs import FEWEST_ROWS, rows_to_judge_by, seconds_to_fit
 from manyone.selection.search import Judged, Search, preferred, settings_of
 
@@ -124,7 +124,6 @@ def test_costs_say_what_is_affordable():
     joint = seconds_to_fit(JointOCKSR(), rows)
     assert seconds_to_fit(NonlinearOCKSR(), rows) > 10 * joint
     assert seconds_to_fit(IndependentOCKSR(), rows) < joint
-    assert seconds_to_fit(JointOCKSR(landmarks=60), rows) < joint / 10
     assert rows_to_judge_by(1) > rows_to_judge_by(9) > FEWEST_ROWS
     assert rows_to_judge_by(1000) == FEWEST_ROWS
 
@@ -142,3 +141,14 @@ def test_a_choice_costs_few_fits_of_few_rows(shops, monkeypatch):
     monkeypatch.setattr(criteria, "_refitted", noted)
     auto(X, task=task, anomalies="faults", alarm_rate=0.1)
     assert len(sizes) <= 3 * (24 + 6) and max(sizes) <= FEWEST_ROWS
+
+
+def test_rows_of_each_task_are_as_many_as_there_is_time_for(monkeypatch):
+    monkeypatch.setattr(costs, "_CUBES_A_SECOND", 1e6)
+    most = costs._MOST_SECONDS["IndependentOCKSR"] * 1e6
+    most /= costs._RIDGES["IndependentOCKSR"]
+    for sizes in ([500], [3, 90, 200], [40] * 30, [1] * 1000 + [400], [20, 20]):
+        rows = np.array(sizes)
+        possible = range(1, max(sizes) + 1)
+        kept = [q for q in possible if (np.minimum(rows, q) ** 3.0).sum() <= most]
+        assert costs.rows_of_each_task(rows) == kept[-1]

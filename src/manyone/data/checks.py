@@ -228,16 +228,6 @@ def refuse_landmarks(rows: TrainingRows, number: int) -> None:
         )
 
 
-def refuse_many_shared(rows: TrainingRows, landmarks: int) -> None:
-    """Outliers of every task are rows of each: there may not be more of them than landmarks."""
-    shared = len(np.unique(rows.content[rows.codes < 0]))
-    if shared > landmarks:
-        raise ValueError(
-            f"There are {shared} or more outliers without a task, and each task has "
-            f"landmarks={landmarks}: give more landmarks, or fewer of these outliers."
-        )
-
-
 def warn_of_dominating_column(model: object, column: int) -> None:
     """One column drowns all others in the distance between rows."""
     names = getattr(model, "feature_names_in_", None)

@@ -134,18 +134,15 @@ class TakeSample:
     Parameters
     ----------
     size : int
-        Most rows to keep; more only where there are too many tasks for `least`.
+        Most rows to keep; more only where there are more tasks.
     seed : int
     sums : bool
         Whether the columns of dense rows are summed up, too.
-    least : int
-        Rows of each task that are kept in any case.
     """
 
     size: int
     seed: int = 0
     sums: bool = False
-    least: int = 1
 
     def partial(self, block: AnyBlock) -> Sample:
         """Sample of one block, which is checked on the way."""
@@ -236,13 +233,32 @@ class TakeSample:
             ascending = np.sort(sizes)
             below = np.concatenate([[0], np.cumsum(ascending)[:-1]])
             possible = (self.size - below) // np.arange(len(ascending), 0, -1)
-            quota = max(self.least, int(possible[np.argmax(possible < ascending)]))
+            quota = max(1, int(possible[np.argmax(possible < ascending)]))
         chosen = np.flatnonzero(rank < quota)
         place = order[starts[chosen]]
         sample = replace(
             sample, X=sample.X[place], hashes=sample.hashes[place], quota=quota
         )
         return replace(sample, stratum=stratum[chosen], weight=weight[chosen])
+
+
+def lowest_hashes(rows: TrainingRows, quota: int) -> TrainingRows:
+    """Of each task the rows of lowest hash, so many, and as many known outliers.
+
+    Copies of the last of them are kept, too: whatever the order of rows, the same are.
+    """
+    stratum = 2 * (rows.codes + 1) + rows.outlier
+    if np.bincount(stratum).max() <= quota:
+        return rows
+    hashes = row_hashes(rows.X)
+    order = np.lexsort((hashes, stratum))
+    stratum = stratum[order]
+    hashes = hashes[order]
+    is_new = np.ones(len(order), dtype=bool)
+    is_new[1:] = (np.diff(stratum) != 0) | (hashes[1:] != hashes[:-1])
+    first_copy = np.flatnonzero(is_new)[np.cumsum(is_new) - 1]
+    rank = first_copy - np.searchsorted(stratum, stratum)
+    return rows.take(np.sort(order[rank < quota]))
 
 
 def refuse_unusable(sample: Sample) -> None:

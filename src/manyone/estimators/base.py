@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABCMeta, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Integral, Real
@@ -64,8 +64,6 @@ class OneClassEstimator(
     }
 
     alarm_rate: float | None = DEFAULT_RATE
-    #: What methods declare that rows in blocks may be given to instead.
-    can_pass: ClassVar[str] = "landmarks"
     task_rate_limit: float | None = None
 
     @property
@@ -139,7 +137,7 @@ class OneClassEstimator(
 
     def _no_passes(self, reason: str) -> ValueError:
         """What is said where all rows have to be at hand, and come in blocks."""
-        able = " or ".join(methods_that(self.can_pass))
+        able = " or ".join(methods_that("landmarks"))
         return ValueError(
             f"{reason}, but X comes in blocks. Use {able} with landmarks=1000 or so."
         )
@@ -147,6 +145,16 @@ class OneClassEstimator(
     def _fit_passes(self, sweep: Sweep, groups: object = None) -> Self:
         """Become the model of rows that only passes over blocks can see, or refuse them."""
         raise self._no_passes(f"{type(self).__name__} needs all rows in memory")
+
+    def _remember_columns(
+        self, number: int, names: Labels | None, label_columns: Mapping[str, str]
+    ) -> None:
+        """Remember the columns of rows that others have checked."""
+        self.n_features_in_ = number
+        self.label_columns_ = dict(label_columns)
+        self.__dict__.pop("feature_names_in_", None)
+        if names is not None:
+            self.feature_names_in_ = names
 
     def _sweep_of_rows(self, rows: TrainingRows, tasks: Labels) -> AtHand:
         """Passes over rows at hand, whose columns the estimator knows already."""

@@ -13,17 +13,9 @@ from sklearn.utils import get_tags
 
 from manyone._sklearn import BaseComposition, Constraints, VisualBlock
 from manyone._types import Array, Labels
-from manyone.calibration import Calibration
-from manyone.calibration.tails import IntoTails, Tails, seen_scores
+from manyone.calibration.tails import Tails, seen_scores
 from manyone.capabilities import Capabilities
-from manyone.data.rows import CodedRows, Remake, TrainingRows
-from manyone.data.sweeps import (
-    AtHand,
-    Sweep,
-    Swept,
-    steady,
-    training_rows_of,
-)
+from manyone.data.rows import Remake, TrainingRows
 from manyone.estimators.base import MultiTaskOneClass, OneClassEstimator
 from manyone.estimators.independent import IndependentOCKSR
 from manyone.estimators.landmarks import LandmarkOneClass
@@ -37,63 +29,10 @@ from manyone.models.combined import (
     relative_weights,
     weight_of,
 )
-from manyone.models.solution import Judge, Solution
+from manyone.models.solution import Solution
 
 #: Fitted views by name.
 Views = dict[str, MultiTaskOneClass]
-
-
-@dataclass(frozen=True, eq=False)
-class GivenScores(Judge):
-    """Left-out scores (n,) of the rows at hand, in their order."""
-
-    scores: Array
-
-    def judged(self, rows: CodedRows) -> Array:
-        """See :class:`Judge`."""
-        return self.scores
-
-
-@dataclass(frozen=True, eq=False)
-class JudgeViews(IntoTails):
-    """The pass that leaves every row out of all views at once.
-
-    Rows that shaped the landmarks of a view are not judged.
-
-    Parameters
-    ----------
-    judges : list of Judge
-        Of the views.
-    calibrations : list of Calibration
-        Of the views.
-    scorer : CombinedScorer
-    """
-
-    judges: list[Judge]
-    calibrations: list[Calibration]
-    scorer: CombinedScorer
-
-    def of(self, rows: CodedRows) -> Tails:
-        """Combined left-out scores of rows whose tasks are numbers."""
-        scores = self.scores(rows)
-        seen = seen_scores(scores, rows, self.scorer.own)
-        return Tails.known(scores, rows, len(self.scorer.tails[0].scale.unit), seen)
-
-    def scores(self, rows: CodedRows) -> Array:
-        """Scores (n,) of rows that no view has seen; NaN for known outliers.
-
-        A row that is far out makes the unit of its task large. New rows have no part in
-        units, so a row that was left out has none in its own.
-        """
-        parts = zip(self.judges, self.calibrations, self.scorer.tails, strict=True)
-        values = [
-            tail.pooled_value(
-                calibration.scaled(judge.judged(rows), rows.weight, rows.codes)
-            )
-            for judge, calibration, tail in parts
-        ]
-        scores = self.scorer.combine(np.column_stack(values))
-        return np.where(rows.outlier, np.nan, scores)
 
 
 @dataclass(eq=False, repr=False)
@@ -162,7 +101,6 @@ class CombinedOneClass(OneClassEstimator, BaseComposition):
     """
 
     can: ClassVar[Capabilities] = Capabilities()
-    can_pass: ClassVar[str] = "by_sums"
     _parameter_constraints: ClassVar[Constraints] = {
         **OneClassEstimator._parameter_constraints,
         "estimators": [list, tuple, None],
@@ -183,67 +121,44 @@ class CombinedOneClass(OneClassEstimator, BaseComposition):
         calibrate: bool,
         remake: Remake | None = None,
     ) -> Self:
-        rate = self.alarm_rate if calibrate else None
-        return self._fit_views(self._sweep_of_rows(rows, tasks), rate, remake)
-
-    def _fit_passes(self, sweep: Sweep, groups: object = None) -> Self:
-        reason = self._why_whole_rows(groups)
-        if reason is not None:
-            raise self._no_passes(reason)
-        return self._fit_views(steady(sweep), self.alarm_rate)
-
-    def _why_whole_rows(self, groups: object) -> str | None:
-        for name, view in self._views():
-            if not (isinstance(view, LandmarkOneClass) and view.can.by_sums):
-                return f"The view {name!r} is a {type(view).__name__}"
-            reason = view._why_whole_rows(groups)
-            if reason is not None:
-                return reason
-        return None
-
-    def _fit_views(
-        self, sweep: Sweep, rate: float | None, remake: Remake | None = None
-    ) -> Self:
-        """Fit every view, and become their combination."""
         views: Views = {}
-        judges: list[Judge] = []
-        rows = training_rows_of(sweep)
+        scores = []
         for name, pattern in self._views():
             view = clone(pattern).set_params(**self._rates())
             views[name] = view
             with warnings.catch_warnings(action="ignore", category=CalibrationWarning):
                 # What has to be said about thresholds is said about the combined ones.
-                if isinstance(view, LandmarkOneClass) and view.landmarks is not None:
-                    judge = view._fit_sweep(sweep, calibrate=True)
-                    assert judge is not None
-                    judges.append(judge)
-                    continue
-                assert isinstance(sweep, AtHand)
-                assert rows is not None
-                view.n_features_in_ = self.n_features_in_
-                view.label_columns_ = {}
-                if hasattr(self, "feature_names_in_"):
-                    view.feature_names_in_ = self.feature_names_in_
-                view._fit_rows(rows, sweep.block.tasks, calibrate=True, remake=remake)
-                judges.append(GivenScores(_left_out(view, rows)))
-        first = next(iter(views.values()))
-        if rows is None:
-            self.__dict__.pop("feature_names_in_", None)
-            columns = {"n_features_in_", "feature_names_in_", "label_columns_"}
-            for column in columns & vars(first).keys():
-                setattr(self, column, getattr(first, column))
-        training = TrainingRows.none(len(first.tasks_))
-        if rows is not None and self.landmarks is None:
-            training = rows
+                scores.append(self._fit_view(view, rows, tasks, remake))
+        training = rows if self.landmarks is None else TrainingRows.none(len(tasks))
         scorer = self._combination(views)
-        step = JudgeViews(judges, _calibrations(views.values()), scorer)
-        left_out = Swept(sweep, first.tasks_).reduce(step)
+        combined = _without_rows(scorer, views.values(), scores, rows)
+        seen = seen_scores(combined, rows, scorer.own)
         source = max(view.left_out_source for view in scorer.views)
-        calibration = left_out.calibration(len(first.tasks_), source)
+        left_out = Tails.known(combined, rows, len(tasks), seen)
+        calibration = left_out.calibration(len(tasks), source)
         self.views_ = views
         self.weights_ = scorer.weights
         solution = Solution(scorer, None, source)
-        return self._become(solution, first.tasks_, training, calibration, rate)
+        rate = self.alarm_rate if calibrate else None
+        return self._become(solution, tasks, training, calibration, rate)
+
+    def _fit_view(
+        self,
+        view: MultiTaskOneClass,
+        rows: TrainingRows,
+        tasks: Labels,
+        remake: Remake | None,
+    ) -> Array:
+        """Fit a view to rows whose columns are known; its left-out scores (n,) of them."""
+        if isinstance(view, LandmarkOneClass) and view.landmarks is not None:
+            sweep = self._sweep_of_rows(rows, tasks)
+            judge = view._fit_sweep(sweep, calibrate=True)
+            assert judge is not None
+            return judge.judged(rows)
+        names = getattr(self, "feature_names_in_", None)
+        view._remember_columns(self.n_features_in_, names, {})
+        view._fit_rows(rows, tasks, calibrate=True, remake=remake)
+        return _left_out(view, rows)
 
     def _combination(self, views: Views) -> CombinedScorer:
         """The scorer of fitted views: their tails and weights."""
@@ -330,9 +245,8 @@ class CombinedOneClass(OneClassEstimator, BaseComposition):
         views = self.views_.values()
         if any(view.solution_.left_out is None for view in views):
             return None
-        judges: list[Judge] = [GivenScores(_left_out(view, rows)) for view in views]
-        scorer = combined_scorer(self.solution_)
-        return JudgeViews(judges, _calibrations(views), scorer).scores(rows)
+        scores = [_left_out(view, rows) for view in views]
+        return _without_rows(combined_scorer(self.solution_), views, scores, rows)
 
     # ------------------------------------------------------------------------------------- scoring
 
@@ -389,9 +303,32 @@ class CombinedOneClass(OneClassEstimator, BaseComposition):
         return tags
 
 
-def _calibrations(views: Iterable[MultiTaskOneClass]) -> list[Calibration]:
-    """What the left-out scores of views are compared with."""
-    return [view.calibration_ for view in views]
+def _without_rows(
+    scorer: CombinedScorer,
+    views: Iterable[MultiTaskOneClass],
+    scores: list[Array],
+    rows: TrainingRows,
+) -> Array:
+    """Combined scores (n,) of rows that no view has seen; NaN for known outliers.
+
+    A row that is far out makes the unit of its task large. New rows have no part in
+    units, so a row that was left out has none in its own.
+
+    Parameters
+    ----------
+    scorer : CombinedScorer
+    views : iterable of estimator
+        Fitted.
+    scores : list of ndarray of shape (n,)
+        Left-out scores of each view; NaN for rows that shaped its landmarks.
+    rows : TrainingRows
+    """
+    values = []
+    for view, left_out, tail in zip(views, scores, scorer.tails, strict=True):
+        scaled = view.calibration_.scaled(left_out, rows.weight, rows.codes)
+        values.append(tail.pooled_value(scaled))
+    combined = scorer.combine(np.column_stack(values))
+    return np.where(rows.outlier, np.nan, combined)
 
 
 def _left_out(view: MultiTaskOneClass, rows: TrainingRows) -> Array:

@@ -12,12 +12,9 @@ from scipy import sparse
 from manyone._sklearn import Constraints
 from manyone._types import Codes
 from manyone.calibration.conformal import TaskRidge
-from manyone.calibration.tails import Tails
-from manyone.capabilities import Capabilities
+from manyone.capabilities import RIDGE, Capabilities
 from manyone.data.rows import TrainingRows
-from manyone.estimators.landmarks import LandmarkOneClass, Passes
 from manyone.estimators.task_metric import TaskMetricOneClass
-from manyone.fitting.independent import TaskPlans, independent_passes
 from manyone.fitting.task_ridges import independent_solution
 from manyone.kernels.gram import Gram
 from manyone.models.guards import unguarded
@@ -28,7 +25,7 @@ from manyone.solvers.ridge import factorise
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class IndependentOCKSR(TaskMetricOneClass, LandmarkOneClass):
+class IndependentOCKSR(TaskMetricOneClass):
     r"""One-class kernel spectral regression, each task alone (the paper's OCKSR).
 
     Task t is described by the function that is as close to 1 as possible on its rows,
@@ -70,11 +67,6 @@ class IndependentOCKSR(TaskMetricOneClass, LandmarkOneClass):
         With ``metric="adaptive"``: a training row that is alone and far from the others of its
         task, as a fault is, gets almost no weight in the metric and none in the model. It
         counts in the alarm rate.
-    landmarks : int or None
-        Rows that stand for all in every task that has more; smaller tasks stay exact. None: all
-        rows do. Rows may then come in blocks, with ``metric="plain"`` or ``"whitened"``.
-    random_state : int, RandomState or None
-        Of the landmarks.
     alarm_rate : float or None, default=0.05
         Share of normal rows that may raise an alarm, on average over tasks. None: no
         thresholds are set.
@@ -101,7 +93,7 @@ class IndependentOCKSR(TaskMetricOneClass, LandmarkOneClass):
     gamma_ : float
         The kernel coefficient that was used.
     X_fit_ : array or CSR matrix of shape (n, d)
-        Training rows; of tasks with more rows than landmarks, these.
+        Training rows.
     n_features_in_ : int
     feature_names_in_ : ndarray of str
 
@@ -128,7 +120,6 @@ class IndependentOCKSR(TaskMetricOneClass, LandmarkOneClass):
 
     can = Capabilities(
         exact_pvalues=True,
-        landmarks=True,
         joint=False,
         learns=("alpha_", "dual_coef_", "mean_response_"),
         regression=True,
@@ -136,22 +127,14 @@ class IndependentOCKSR(TaskMetricOneClass, LandmarkOneClass):
         task_metric=True,
     )
     _parameter_constraints: ClassVar[Constraints] = {
-        **LandmarkOneClass._parameter_constraints,
         **TaskMetricOneClass._parameter_constraints,
+        **RIDGE,
     }
+
+    alpha: float = 0.1
 
     def _solve(self, gram: Gram, rows: TrainingRows, *, left_out: bool) -> Solution:
         return independent_solution(gram, rows, self.alpha)
-
-    def _solve_passes(self, passes: Passes) -> tuple[Solution, Tails | None]:
-        assert isinstance(passes.plan, TaskPlans)
-        return independent_passes(
-            passes.plan,
-            passes.source,
-            self.alpha,
-            passes.nearness,
-            left_out=passes.left_out,
-        )
 
     @property
     def dual_coef_(self) -> sparse.csc_array:

@@ -156,7 +156,7 @@ class JointOCKSR(LandmarkOneClass):
 
     def _solve_passes(self, passes: Passes) -> tuple[Solution, Tails | None]:
         return joint_passes(
-            passes.joint_plan,
+            passes.plan,
             passes.source,
             self.alpha,
             passes.nearness,

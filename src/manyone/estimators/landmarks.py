@@ -12,13 +12,12 @@ import numpy as np
 from manyone._sklearn import Constraints
 from manyone._types import Array, Labels
 from manyone.calibration.tails import Tails, seen_scores
-from manyone.capabilities import RIDGE
+from manyone.capabilities import LANDMARKS, RIDGE
 from manyone.data.checks import refuse_landmarks, warn_of_copies
 from manyone.data.hashing import row_hashes
-from manyone.data.rows import Remake, TrainingRows
+from manyone.data.rows import CodedRows, Remake, TrainingRows
 from manyone.data.sample import Sample, TakeSample, refuse_unusable
 from manyone.data.sweeps import (
-    AtHand,
     Source,
     Sweep,
     Swept,
@@ -26,13 +25,11 @@ from manyone.data.sweeps import (
     training_rows_of,
 )
 from manyone.estimators.base import MultiTaskOneClass
-from manyone.fitting.independent import TaskPlans
-from manyone.fitting.left_out import KnownScores
 from manyone.fitting.metric import metric_of
 from manyone.fitting.plan import Plan, sample_size, seed_of
 from manyone.kernels.gram import Gram
 from manyone.kernels.kernel import VALUES_ONLY, Kernel
-from manyone.metric.shrinkage import TaskWhitenings, Whitening
+from manyone.metric.shrinkage import Whitening
 from manyone.models.guards import LeftOutGuard, Nearness, nearness_of, raw_kernel
 from manyone.models.scorers import behind_metric
 from manyone.models.solution import Judge, Solution
@@ -44,7 +41,7 @@ class Passes(NamedTuple):
 
     Attributes
     ----------
-    plan : Plan or TaskPlans
+    plan : Plan
     source : Source
     sample : Sample
     nearness : Nearness or None
@@ -53,17 +50,11 @@ class Passes(NamedTuple):
         Whether left-out scores are wanted.
     """
 
-    plan: Plan | TaskPlans
+    plan: Plan
     source: Source
     sample: Sample
     nearness: Nearness | None
     left_out: bool
-
-    @property
-    def joint_plan(self) -> Plan:
-        """The plan of a method whose tasks share landmarks."""
-        assert isinstance(self.plan, Plan)
-        return self.plan
 
 
 class Solved(NamedTuple):
@@ -75,7 +66,7 @@ class Solved(NamedTuple):
         Behind its metric, without guards, with the judge of its rows if it has one.
     sample : Sample
     nearness : Nearness or None
-    metric : Whitening, TaskWhitenings or None
+    metric : Whitening or None
     tails : Tails or None
         Left-out scores; None: they are not wanted, or come from folds.
     """
@@ -83,8 +74,19 @@ class Solved(NamedTuple):
     solution: Solution
     sample: Sample
     nearness: Nearness | None
-    metric: Whitening | TaskWhitenings | None
+    metric: Whitening | None
     tails: Tails | None
+
+
+@dataclass(frozen=True, eq=False)
+class GivenScores(Judge):
+    """Left-out scores (n,) of the rows at hand, in their order."""
+
+    scores: Array
+
+    def judged(self, rows: CodedRows) -> Array:
+        """See :class:`Judge`."""
+        return self.scores
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -94,6 +96,7 @@ class LandmarkOneClass(MultiTaskOneClass):
     _parameter_constraints: ClassVar[Constraints] = {
         **MultiTaskOneClass._parameter_constraints,
         **RIDGE,
+        **LANDMARKS,
     }
 
     alpha: float = 0.1
@@ -110,8 +113,6 @@ class LandmarkOneClass(MultiTaskOneClass):
             return "Without landmarks all rows are needed in memory"
         if self.kernel in VALUES_ONLY:
             return f"kernel={self.kernel!r} has no rows"
-        if self.metric == "adaptive":
-            return f"metric={self.metric!r} needs all rows in memory"
         if groups is not None:
             return "groups= needs all rows in memory, as those of a group may be in many blocks"
         return None
@@ -151,11 +152,7 @@ class LandmarkOneClass(MultiTaskOneClass):
         solution, sample, nearness, metric, tails = self._solved(
             sweep, left_out=calibrate
         )
-        self.n_features_in_ = sample.X.shape[1]
-        self.label_columns_ = dict(sample.label_columns)
-        self.__dict__.pop("feature_names_in_", None)
-        if sample.names is not None:
-            self.feature_names_in_ = sample.names
+        self._remember_columns(sample.X.shape[1], sample.names, sample.label_columns)
         judge = solution.judge
         guard = LeftOutGuard.of(nearness, solution.scorer)
         solution = guard.around(replace(solution, judge=None))
@@ -169,8 +166,7 @@ class LandmarkOneClass(MultiTaskOneClass):
                 scores = self._scores_by_folds(solution, rows, metric, guard)
                 seen = seen_scores(scores, rows, solution.own)
                 tails = Tails.known(scores, rows, rows.n_tasks, seen)
-                normal = np.flatnonzero(~rows.outlier)
-                judge = KnownScores.among(rows.take(normal), scores[normal])
+                judge = GivenScores(scores)
                 solution = replace(solution, left_out_source="folds")
             elif grouped:
                 solution = replace(solution, left_out_source="leave-group-out")
@@ -199,32 +195,22 @@ class LandmarkOneClass(MultiTaskOneClass):
         assert self.landmarks is not None
         seed = seed_of(self.random_state)
         whitened = self.metric == "whitened"
-        metric: Whitening | TaskWhitenings | None = None
         rows = training_rows_of(sweep)
-        if isinstance(sweep, AtHand) and rows is not None:
+        if rows is not None:
             refuse_landmarks(rows, self.landmarks)
-            if self.metric == "adaptive":
-                metric, trusted = self._learned_metric(replace(rows, group=None))
-                sweep = AtHand(replace(sweep.block, rows=trusted))
-        least = 1 if self.can.joint else self.landmarks + 1
-        sample = sweep(TakeSample(self._sample_size(), seed, whitened, least))
+        sample = sweep(TakeSample(self._sample_size(), seed, whitened))
         refuse_unusable(sample)
         source = Swept(sweep, sample.tasks)
         # Two layers are learned from the sample by BLAS; all else is blocks of rows.
         spread = nullcontext() if self.can.sample_rows else threads_for_blocks()
         with np.errstate(under="ignore"), spread:
-            if whitened:
-                metric = metric_of(sample, source)
+            metric = metric_of(sample, source) if whitened else None
             plan = self._planned(sample, seed, metric, kernel)
+            # Groups say what is usual, too.
             grouped = rows is not None and rows.group is not None
-            if rows is not None and grouped and isinstance(plan, TaskPlans):
-                plan = plan.grouped(rows)
-            # Rows that are not trusted, and groups, say what is usual, too.
-            usual_rows = rows if grouped or self.metric == "adaptive" else None
-            nearness = self._nearness(sample, plan, usual_rows)
+            nearness = self._nearness(sample, plan, rows if grouped else None)
             # So few rows shape the metric much: thresholds come from folds.
-            all_drawn = sample.n_rows <= self._sample_size()
-            shaped = metric is not None and (all_drawn or not metric.shared)
+            shaped = whitened and sample.n_rows <= self._sample_size()
             passes = Passes(plan, source, sample, nearness, left_out and not shaped)
             solution, tails = self._solve_passes(passes)
         return Solved(behind_metric(solution, metric), sample, nearness, metric, tails)
@@ -238,25 +224,24 @@ class LandmarkOneClass(MultiTaskOneClass):
         self,
         sample: Sample,
         seed: int,
-        metric: Whitening | TaskWhitenings | None,
+        metric: Whitening | None,
         kernel: Kernel | None,
-    ) -> Plan | TaskPlans:
-        """The plan for a sample, or one for each large task."""
+    ) -> Plan:
+        """The plan for a sample."""
         assert self.landmarks is not None
         rows = sample.rows()
         measured = rows
         if metric is not None:
-            measured = replace(rows, X=metric.apply(rows.X, rows.codes))
+            measured = replace(rows, X=metric.apply(rows.X))
         kernel = Gram.of(measured, self, kernel).points.kernel
-        make = Plan.of if self.can.joint else TaskPlans.of
-        plan = make(kernel, rows, sample.tasks, self.landmarks, seed, metric)
+        plan = Plan.of(kernel, rows, sample.tasks, self.landmarks, seed, metric)
         if metric is not None and sample.n_rows <= self._sample_size():
             # All rows shaped the metric.
             return replace(plan, drawn=row_hashes(sample.X))
-        return plan.learned(sample, self.alpha) if isinstance(plan, Plan) else plan
+        return plan.learned(sample, self.alpha)
 
     def _nearness(
-        self, sample: Sample, plan: Plan | TaskPlans, usual_rows: TrainingRows | None
+        self, sample: Sample, plan: Plan, usual_rows: TrainingRows | None
     ) -> Nearness | None:
         """What tells rows far from everything; None where the kernel is not one of a distance.
 
@@ -273,13 +258,13 @@ class LandmarkOneClass(MultiTaskOneClass):
         all_landmarks = sample.whole and len(rows.codes) <= self.landmarks
         if plan.metric is not None:
             kernel = raw_kernel(kernel, rows.X)
-        return nearness_of(kernel, rows, all_rows=self.can.joint and all_landmarks)[0]
+        return nearness_of(kernel, rows, all_rows=all_landmarks)[0]
 
     def _scores_by_folds(
         self,
         solution: Solution,
         rows: TrainingRows,
-        metric: Whitening | TaskWhitenings | None,
+        metric: Whitening | None,
         guard: LeftOutGuard,
     ) -> Array:
         """Scores (n,) of rows by refits without them, lowered by a guard."""

@@ -181,7 +181,7 @@ class LinearOCKSR(StructuredOneClass):
         return self._unstructured(gram, rows) if structured is None else structured
 
     def _solve_passes(self, passes: Passes) -> tuple[Solution, Tails | None]:
-        plan = replace(passes.joint_plan, raw_moments=False)
+        plan = replace(passes.plan, raw_moments=False)
         statistics = passes.source.reduce(AddUp(plan))
         if len(plan.tasks) > 1:
             problem = linear_problem(statistics, self.alpha)

@@ -191,7 +191,7 @@ class NonlinearOCKSR(TwoLayerModel):
     def _sum_up(self, passes: Passes, part: Solution) -> tuple[Solution, LeaveOut]:
         layers = part.scorer
         assert isinstance(layers, TwoLayers)
-        plan = second_plan(passes.joint_plan, layers)
+        plan = second_plan(passes.plan, layers)
         statistics = passes.source.reduce(AddUp(plan))
         # As in memory: at most what a task weighs.
         beta = min(self.beta, float(statistics.counts.mean()))

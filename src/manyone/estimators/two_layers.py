@@ -100,7 +100,7 @@ class TwoLayerModel(StructuredOneClass):
         `part` is the model of the drawn rows.
         """
         guard = LeftOutGuard.of(passes.nearness, part.scorer)
-        judge = JudgeNotDrawn(passes.joint_plan, part.scorer, guard)
+        judge = JudgeNotDrawn(passes.plan, part.scorer, guard)
         return replace(part, left_out_source="rows not drawn"), judge
 
     def _problem(
@@ -160,7 +160,7 @@ class TwoLayerModel(StructuredOneClass):
         )
 
     def _solve_passes(self, passes: Passes) -> tuple[Solution, Tails | None]:
-        plan = passes.joint_plan
+        plan = passes.plan
         sample = passes.sample
         if len(plan.tasks) == 1:
             solution, tails = joint_passes(

@@ -10,14 +10,13 @@ from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
-from manyone._types import Array, Codes, Labels, Mask, Rows
+from manyone._types import Array, Codes, Rows
 from manyone.calibration.tails import IntoTails, Tails
 from manyone.data.blocks import kernel_blocks
-from manyone.data.hashing import Hashes, row_hashes
 from manyone.data.rows import CodedRows, TrainingRows
 from manyone.fitting.closed_form import scores_without_groups
 from manyone.fitting.plan import Plan
@@ -57,27 +56,15 @@ class JudgedRows(NamedTuple):
         for values, known in zip(self, part, strict=True):
             values[numbers] = known
 
-    def take(self, numbers: Codes | Mask) -> JudgedRows:
-        """What is known of the rows with these numbers (k,)."""
-        return JudgedRows(*(values[numbers] for values in self))
-
 
 #: Takes rows (b, d), their tasks and weights (b,).
 Score = Callable[[Rows, Codes, Array], JudgedRows]
 
 
-class WithTasks(Protocol):
-    """A plan, as far as every pass knows it."""
-
-    @property
-    def tasks(self) -> Labels:
-        """Labels, sorted, shape (T,)."""
-
-
 class LeftOutPass(IntoTails, Judge):
     """A pass that scores rows under models without them."""
 
-    plan: WithTasks
+    plan: Plan
 
     @abstractmethod
     def known(self, rows: CodedRows) -> JudgedRows:
@@ -124,35 +111,6 @@ def judged_rows(
     # All rows of a task at once: blocks have few of each where there are many tasks.
     guard.lower(known.scores, rows, judged)
     return known
-
-
-@dataclass(frozen=True, eq=False)
-class KnownScores(Judge):
-    """Left-out scores (k,) of rows, found by their content and task: `keys` (k,), ascending."""
-
-    keys: Hashes
-    scores: Array
-
-    @classmethod
-    def among(cls, rows: CodedRows, scores: Array) -> KnownScores:
-        """Scores (k,) of rows whose tasks are numbers."""
-        keys = _keys(rows)
-        order = np.argsort(keys)
-        return cls(keys[order], scores[order])
-
-    def judged(self, rows: CodedRows) -> Array:
-        """Scores (n,) of rows whose tasks are numbers; NaN where there is none."""
-        keys = _keys(rows)
-        place = np.searchsorted(self.keys, keys)
-        has_score = np.append(self.keys, np.uint64(0))[place] == keys
-        return np.where(has_score, np.append(self.scores, np.nan)[place], np.nan)
-
-
-def _keys(rows: CodedRows) -> Hashes:
-    """A number for the content and the task of each row, shape (b,)."""
-    return row_hashes(rows.X) + np.asarray(rows.codes, dtype=np.uint64) * np.uint64(
-        2**32 + 1
-    )
 
 
 @dataclass(frozen=True, eq=False)

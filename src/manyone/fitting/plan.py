@@ -20,7 +20,7 @@ from manyone.data.sample import Sample
 from manyone.kernels.gram import Gram, Points
 from manyone.kernels.kernel import Kernel
 from manyone.kernels.landmarks import landmark_features
-from manyone.metric.shrinkage import TaskWhitenings, Whitening
+from manyone.metric.shrinkage import Whitening
 from manyone.solvers.landmark_positions import solve_landmark_positions
 from manyone.solvers.ridge import effective_alpha
 from manyone.threads import solve_lower
@@ -71,7 +71,7 @@ class Plan:
         The landmarks, with the kernel.
     factor : ndarray of shape (m, m)
         L, lower Cholesky factor of their kernel matrix.
-    metric : Whitening, TaskWhitenings of one task, FirstLayer or None
+    metric : Whitening, FirstLayer or None
         What rows go through before they are compared with the landmarks.
     raw_moments : bool
         Whether statistics are sums of kernel values, not of feature rows. That saves a triangular
@@ -84,7 +84,7 @@ class Plan:
     tasks: Labels
     points: Points
     factor: Array
-    metric: Whitening | TaskWhitenings | FirstLayer | None = None
+    metric: Whitening | FirstLayer | None = None
     raw_moments: bool = False
     drawn: Hashes = field(default_factory=lambda: np.zeros(0, dtype=np.uint64))
 
@@ -96,7 +96,7 @@ class Plan:
         tasks: Labels,
         landmarks: int,
         seed: int,
-        metric: Whitening | TaskWhitenings | None = None,
+        metric: Whitening | None = None,
     ) -> Plan:
         """Landmarks from rows, whatever their order and the names of their tasks.
 
@@ -169,7 +169,7 @@ class Plan:
         return self.points.kernel
 
     @property
-    def row_metric(self) -> Whitening | TaskWhitenings | None:
+    def row_metric(self) -> Whitening | None:
         """The learned metric, of a plan for rows."""
         assert not isinstance(self.metric, FirstLayer)
         return self.metric

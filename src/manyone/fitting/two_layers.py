@@ -21,7 +21,6 @@ from manyone.fitting.statistics import Statistics
 from manyone.kernels.gram import Gram, Points
 from manyone.kernels.kernel import resolve_kernel
 from manyone.kernels.landmarks import landmark_features
-from manyone.metric.shrinkage import TaskWhitenings
 from manyone.models.guards import LeftOutGuard
 from manyone.models.scorers import Scorer, TwoLayers
 from manyone.solvers.two_layers import ANCHOR, TwoLayerProblem
@@ -83,7 +82,6 @@ def second_plan(plan: Plan, layers: TwoLayers) -> Plan:
     Plan
     """
     metric = plan.row_metric
-    assert not isinstance(metric, TaskWhitenings)
     kernel = resolve_kernel("rbf", layers.centres, gamma=layers.theta)
     features = Gram(Points(kernel, layers.centres)).features()[1]
     return replace(

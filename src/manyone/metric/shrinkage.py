@@ -93,22 +93,6 @@ class TaskWhitenings:
                 Z[rows] = self._of_task(task).apply(Z[rows])
             return Z
 
-    def take(self, tasks: Codes) -> TaskWhitenings:
-        """The metric of a selection of tasks, in this order."""
-        sizes = np.diff(self.starts)[tasks]
-        starts = np.concatenate([[0], np.cumsum(sizes)])
-        offset = np.repeat(self.starts[tasks] - starts[:-1], sizes)
-        directions = offset + np.arange(starts[-1])
-        return replace(
-            self,
-            mean=self.mean[tasks],
-            scale=self.scale[tasks],
-            starts=starts,
-            basis=self.basis[directions],
-            stretch=self.stretch[directions],
-            floor=self.floor[tasks],
-        )
-
     def _of_task(self, task: int) -> Whitening:
         directions = slice(self.starts[task], self.starts[task + 1])
         floor = float(self.floor[task])

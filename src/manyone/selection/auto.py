@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, NamedTuple, Self
@@ -14,10 +14,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from manyone._sklearn import Constraints, StrOptions
 from manyone._types import Anomalies, Array, Labels
-from manyone.capabilities import Grid
+from manyone.capabilities import LANDMARKS, Grid
 from manyone.data.checks import warn_of_labels_in_y
 from manyone.data.rows import TrainingRows, in_memory, training_rows
-from manyone.data.sample import TakeSample, refuse_unusable
+from manyone.data.sample import TakeSample, lowest_hashes, refuse_unusable
 from manyone.data.sweeps import Sweep, steady
 from manyone.estimators.base import MultiTaskOneClass, OneClassEstimator
 from manyone.estimators.combined import CombinedOneClass
@@ -29,7 +29,7 @@ from manyone.estimators.scoring import DEFAULT_RATE, LIMIT, RATE, limit_ratio
 from manyone.estimators.svdd import SVDD
 from manyone.fitting.sources import sweep_of
 from manyone.routing import RoutingState
-from manyone.selection.costs import is_affordable
+from manyone.selection.costs import is_affordable, rows_of_each_task
 from manyone.selection.criteria import (
     Setting,
     fault_areas,
@@ -48,13 +48,10 @@ from manyone.selection.search import (
     preferred,
 )
 
-# Landmarks of a joint model where an exact fit costs too much, or rows are not in memory.
+# Landmarks of a joint model where an exact fit costs too much.
 _LANDMARKS = 1000
-# Landmarks of each task that has more rows; the second where rows are not in memory.
-_TASK_LANDMARKS = 300
-_PASS_TASK_LANDMARKS = 100
-# Rows that settings are chosen on where rows are not in memory.
-SAMPLE_ROWS = 5000
+#: Most rows that a model is fitted to where rows are not in memory.
+MOST_ROWS = 100_000
 # Faults of each kind made from a row where two methods are compared by them.
 _TWINS = 8
 # What the table of methods shows.
@@ -128,7 +125,7 @@ class AutoOneClass(Delegating, RoutingState, OutlierMixin, BaseEstimator):
         "anomalies": [StrOptions({"any", "strangers", "faults"})],
         "alarm_rate": [RATE, None],
         "task_rate_limit": [LIMIT, None],
-        "landmarks": IndependentOCKSR._parameter_constraints["landmarks"],
+        "landmarks": LANDMARKS["landmarks"],
         "random_state": ["random_state"],
     }
 
@@ -153,9 +150,9 @@ class AutoOneClass(Delegating, RoutingState, OutlierMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like or data frame of shape (n, d)
-            Normal rows, but for those marked by `outlier`. Settings for rows that are not in memory
-            (see :doc:`/scale`) are chosen on a sample, and the model is fitted by passes:
-            :class:`JointOCKSR`, :class:`IndependentOCKSR`, or both.
+            Normal rows, but for those marked by `outlier`. Of rows that are not in memory
+            (see :doc:`/scale`) at most 100,000 are kept, drawn by their content. Where each
+            task alone would take too long, fewer rows of large tasks are.
         y : ignored
         task, outlier, sample_weight, groups
             As in `fit` of every estimator.
@@ -169,43 +166,46 @@ class AutoOneClass(Delegating, RoutingState, OutlierMixin, BaseEstimator):
         refuse_pipeline(X)
         if y is not None and task is None:
             warn_of_labels_in_y(y)
-        roles = {
-            "task": task,
-            "outlier": outlier,
-            "sample_weight": sample_weight,
-            "groups": groups,
-        }
-        if not in_memory(X) and not _is_small_map(X):
-            joint = JointOCKSR(landmarks=_LANDMARKS)
-            reason = joint._why_whole_rows(groups)
-            if reason is not None:
-                raise joint._no_passes(reason)
+        is_small_map = isinstance(X, np.memmap) and len(X) <= MOST_ROWS
+        if not in_memory(X) and not is_small_map:
+            if groups is not None:
+                raise JointOCKSR()._no_passes("groups= needs all rows in memory")
             return self._fit_passes(sweep_of(X, task, outlier, sample_weight))
-        rows, _, _ = training_rows(
-            IndependentOCKSR(), X, task, outlier, sample_weight, groups
-        )
-        plan = plan_views(rows, self.anomalies, self.landmarks, self.random_state)
-
-        def fit(model: OneClassEstimator) -> None:
-            model.set_params(**self._rates()).fit(X, **roles)
-
-        self.estimator_ = _choose(plan, rows, self.random_state, fit)
-        return self
+        checked = IndependentOCKSR()
+        rows, tasks, _ = training_rows(checked, X, task, outlier, sample_weight, groups)
+        names = getattr(checked, "feature_names_in_", None)
+        columns = (rows.X.shape[1], names, checked.label_columns_)
+        return self._fit_kept(rows, tasks, len(rows.codes), columns)
 
     def _fit_passes(self, sweep: Sweep) -> Self:
-        """Choose on a sample of rows that only passes can see, and fit by passes."""
-        sweep = steady(sweep)
-        sample = sweep(TakeSample(SAMPLE_ROWS))
+        """Choose for, and fit to, a sample of rows that only passes can see."""
+        sample = steady(sweep)(TakeSample(MOST_ROWS))
         refuse_unusable(sample)
-        self.estimator_ = choose_by_sample(
-            sweep,
-            sample.rows(own_weight=True).by_task(),
-            sample.n_rows,
-            self.anomalies,
-            self._rates(),
-            self.landmarks,
-            self.random_state,
+        rows = sample.rows(own_weight=True).by_task()
+        columns = (rows.X.shape[1], sample.names, sample.label_columns)
+        n_rows = len(rows.codes) if sample.whole else sample.n_rows
+        return self._fit_kept(rows, sample.tasks, n_rows, columns)
+
+    def _fit_kept(
+        self, rows: TrainingRows, tasks: Labels, n_rows: int, columns: Columns
+    ) -> Self:
+        """Choose for, and fit to, as many of the rows at hand as there is time for."""
+        if self.anomalies != "strangers" or len(tasks) == 1:
+            sizes = np.bincount(rows.codes[~rows.outlier], minlength=len(tasks))
+            rows = lowest_hashes(rows, rows_of_each_task(sizes))
+        views, remarks = plan_views(
+            rows, self.anomalies, self.landmarks, self.random_state
         )
+        if len(rows.codes) < n_rows:
+            words = f"{len(rows.codes):,} of {n_rows:,} rows were kept"
+            remarks += [(view.name, words) for view in views]
+
+        def fit(model: OneClassEstimator) -> None:
+            model.set_params(**self._rates())
+            model._remember_columns(*columns)
+            model._fit_rows(rows, tasks, calibrate=self.alarm_rate is not None)
+
+        self.estimator_ = _choose((views, remarks), rows, self.random_state, fit)
         return self
 
     def _rates(self) -> dict[str, float | None]:
@@ -313,11 +313,6 @@ def refuse_pipeline(X: object) -> None:
         )
 
 
-def _is_small_map(X: object) -> bool:
-    """Whether rows are mapped from a file, and few enough to be read whole."""
-    return isinstance(X, np.memmap) and len(X) <= SAMPLE_ROWS
-
-
 class View(NamedTuple):
     """A view to choose a setting for: its method, what it is judged by, and what is tried."""
 
@@ -336,6 +331,8 @@ class Choice(NamedTuple):
     best: int
 
 
+#: Number of columns, their names, and columns that hold labels.
+Columns = tuple[int, Labels | None, Mapping[str, str]]
 #: Names of views, and what there is to say of them.
 Remarks = list[tuple[str, str]]
 #: What settings are chosen for.
@@ -347,7 +344,6 @@ def plan_views(
     anomalies: str,
     landmarks: int | None,
     random_state: Seed,
-    n_rows: int | None = None,
 ) -> Plan:
     """Views to choose settings for, and what there is to say of them.
 
@@ -356,9 +352,6 @@ def plan_views(
     rows : TrainingRows
     anomalies, landmarks, random_state
         As in :func:`auto`.
-    n_rows : int or None
-        How many rows there are, if `rows` are a sample of them: the model will be fitted by
-        passes.
 
     Returns
     -------
@@ -367,27 +360,23 @@ def plan_views(
     several = rows.n_tasks > 1
     if anomalies != "strangers" or not several:
         refuse_unless_dense(rows, 'anomalies="strangers", with several tasks')
-    planned = []
-    if several and anomalies != "faults":
-        planned.append(("strangers", _plan_strangers(rows, landmarks, n_rows)))
-    if anomalies != "strangers" or not several:
-        planned.append(("faults", _plan_faults(rows, landmarks, n_rows)))
-    views = []
+    planned: list[tuple[str, MultiTaskOneClass]] = []
     remarks = []
-    for name, (model, remark) in planned:
+    if several and anomalies != "faults":
+        model, remark = _plan_strangers(rows, landmarks)
+        planned.append(("strangers", model))
+        if remark:
+            remarks.append(("strangers", remark))
+    if anomalies != "strangers" or not several:
+        planned.append(("faults", IndependentOCKSR()))
+    views = []
+    for name, model in planned:
         if model.landmarks is not None:
             model.random_state = random_state or 0
-        if n_rows is not None:
-            looked_at = f"{len(rows.codes):,} of {n_rows:,} rows were looked at"
-            remark = f"{looked_at}; {model.landmarks} landmarks"
-        if remark:
-            remarks.append((name, remark))
         grid = {**model.can.grid, **model.can.strengths}
         if name == "faults":
             grid = dict(fault_grid(model))
-            if n_rows is not None:  # passes know no metric of each task
-                grid["metric"] = ("whitened", "plain")
-            elif len(planned) > 1:
+            if len(planned) > 1:
                 # Beside another view it must be flat where it knows nothing, as rows with more
                 # columns than a task has rows make the adaptive metric; no other is.
                 grid["metric"] = ("adaptive",)
@@ -399,26 +388,10 @@ def plan_views(
     return views, remarks
 
 
-def _plan_faults(
-    rows: TrainingRows, landmarks: int | None, n_rows: int | None
-) -> tuple[MultiTaskOneClass, str]:
-    """Each task alone, large ones on landmarks where exact fits cost too much."""
-    if n_rows is not None:
-        number = min(landmarks or _PASS_TASK_LANDMARKS, _PASS_TASK_LANDMARKS)
-        return IndependentOCKSR(landmarks=number), ""
-    if is_affordable(IndependentOCKSR(), rows):
-        return IndependentOCKSR(), ""
-    number = landmarks or _TASK_LANDMARKS
-    remark = f"{number} landmarks stand for the rows of each large task"
-    return IndependentOCKSR(landmarks=number), remark
-
-
 def _plan_strangers(
-    rows: TrainingRows, landmarks: int | None, n_rows: int | None
+    rows: TrainingRows, landmarks: int | None
 ) -> tuple[MultiTaskOneClass, str]:
     """The best joint method that the rows leave time for, and what there is to say of it."""
-    if n_rows is not None:
-        return JointOCKSR(landmarks=landmarks or _LANDMARKS), ""
     count = len(rows.codes)
     if landmarks is None and is_affordable(NonlinearOCKSR(), rows):
         return NonlinearOCKSR(), ""
@@ -467,7 +440,7 @@ def tuned(view: View, rows: TrainingRows, random_state: Seed, alone: bool) -> Ch
             **{name: getattr(chosen, name) for name in shared}
         )
         judge = partial(fold_areas, rows=search.rows, kind="both", settings=[{}])
-    elif alone and view.criterion == "faults" and model.landmarks is None:
+    elif alone and view.criterion == "faults":
         # The distance to the mean of a task: all rows may be outside of the ball.
         simpler = SVDD(kernel="linear", nu=1.0, metric="adaptive")
         judged_rows, faults = faults_to_judge_by(search.rows, random_state, _TWINS)
@@ -532,39 +505,3 @@ def as_columns(choices: list[Choice], remarks: Remarks) -> dict[str, Labels]:
     for view, sentences in reasons.items():
         lines.append({"view": view, **empty, "reason": "; ".join(sentences)})
     return columns_of(lines)
-
-
-def choose_by_sample(
-    sweep: Sweep,
-    rows: TrainingRows,
-    n_rows: int,
-    anomalies: str,
-    rates: dict[str, float | None],
-    landmarks: int | None,
-    random_state: Seed,
-) -> OneClassEstimator:
-    """Choose settings on some of the rows, and fit to all by passes.
-
-    Parameters
-    ----------
-    sweep : callable
-        Runs a pass, see :func:`manyone.engines.fit`.
-    rows : TrainingRows
-        Some of them.
-    n_rows : int
-        How many there are.
-    anomalies, landmarks, random_state
-        As in :func:`manyone.auto`.
-    rates : dict
-        Its ``alarm_rate`` and ``task_rate_limit``.
-
-    Returns
-    -------
-    estimator
-    """
-
-    def fit(model: OneClassEstimator) -> None:
-        model.set_params(**rates)._fit_passes(sweep)
-
-    plan = plan_views(rows, anomalies, landmarks, random_state, n_rows)
-    return _choose(plan, rows, random_state, fit)

@@ -2,23 +2,23 @@
 
 Work is counted in cubes of numbers of rows, times what a method does with them. Measured with 8
 columns on one core of a server: ``JointOCKSR`` on 4,000 rows 1.2 s, ``IndependentOCKSR`` on 2
-tasks of 2,000 rows 4.3 s, ``NonlinearOCKSR`` on 1,200 rows 10 s, ``JointOCKSR(landmarks=1000)`` on
-10,000 rows 1.0 s.
+tasks of 2,000 rows 4.3 s, ``NonlinearOCKSR`` on 1,200 rows 10 s.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from manyone._types import Codes
 from manyone.data.rows import TrainingRows
 from manyone.estimators.base import MultiTaskOneClass
+from manyone.estimators.independent import IndependentOCKSR
 
 # Of a kernel ridge regression with thresholds.
 _CUBES_A_SECOND = 5e10
 # Kernel ridge regressions that cost as much as a fit: tasks alone refit their metric in folds, two
-# layers descend. With landmarks; and an eigendecomposition with what it says of a grid of ridges.
+# layers descend. And an eigendecomposition with what it says of a grid of ridges.
 _RIDGES = {"JointOCKSR": 1.0, "IndependentOCKSR": 20.0, "NonlinearOCKSR": 296.0}
-_RIDGES_OF_LANDMARKS = 5.0
 _RIDGES_OF_SPECTRUM = 9.0
 # Seconds that a fit may take before something cheaper stands in for it. Two layers are worth the
 # wait; the kernel matrix of a joint regression (0.2 GB then) fills memory before it takes long.
@@ -44,17 +44,34 @@ def seconds_to_fit(model: MultiTaskOneClass, rows: TrainingRows) -> float:
     sizes = np.array([len(rows.codes)], dtype=np.float64)
     if not model.can.joint:
         sizes = np.bincount(rows.codes[~rows.outlier]).astype(np.float64)
-    ridges = _RIDGES[type(model).__name__]
-    points = sizes
-    if model.landmarks is not None:
-        points = np.minimum(sizes, model.landmarks)
-        ridges *= _RIDGES_OF_LANDMARKS
-    return ridges * float(np.sum(sizes * points**2)) / _CUBES_A_SECOND
+    cubes = float(np.sum(sizes**3))
+    return _RIDGES[type(model).__name__] * cubes / _CUBES_A_SECOND
 
 
 def is_affordable(model: MultiTaskOneClass, rows: TrainingRows) -> bool:
     """Whether a fit takes no more time than `auto` spends on one."""
     return seconds_to_fit(model, rows) <= _MOST_SECONDS[type(model).__name__]
+
+
+def rows_of_each_task(sizes: Codes) -> int:
+    """Rows of each task, at most, that leave time to fit each of them alone.
+
+    Parameters
+    ----------
+    sizes : ndarray of shape (T,)
+        Rows of the tasks.
+    """
+    method = IndependentOCKSR.__name__
+    most = _MOST_SECONDS[method] * _CUBES_A_SECOND / _RIDGES[method]
+    ascending = np.sort(sizes).astype(np.float64)
+    smaller_cubes = np.cumsum(ascending**3) - ascending**3
+    left = np.maximum(most - smaller_cubes, 0.0)
+    # Tasks of this size and all larger ones share what smaller ones leave.
+    shared = np.cbrt(left / np.arange(len(ascending), 0, -1))
+    is_short = shared < ascending
+    if not is_short.any():
+        return int(ascending[-1])
+    return max(1, int(shared[np.argmax(is_short)]))
 
 
 def rows_to_judge_by(n_kernels: int) -> int:

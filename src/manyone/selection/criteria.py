@@ -376,10 +376,7 @@ def scores_of(
 
 def _refitted(model: MultiTaskOneClass, rows: TrainingRows) -> Solution:
     """The model of a fold; exact where it has no more rows than landmarks, which is faster."""
-    n_rows = len(rows.codes)
-    if not model.can.joint:  # landmarks are of each task
-        n_rows = int(np.bincount(rows.codes[~rows.outlier]).max())
-    if model.landmarks is not None and model.landmarks >= n_rows:
+    if model.landmarks is not None and model.landmarks >= len(rows.codes):
         model = clone(model).set_params(landmarks=None)
     return model._learn(rows, left_out=False)
 

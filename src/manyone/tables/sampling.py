@@ -18,12 +18,14 @@ from manyone.data.rows import in_memory
 from manyone.data.sweeps import Sweep, local_sweep
 from manyone.fitting.sources import sweep_in_order, sweep_of
 from manyone.messages import label_text, warn_user
+from manyone.selection.costs import rows_of_each_task
 from manyone.tables.frames import Table, as_table, interpreted, written_columns
 from manyone.tables.past import Compared, TablePast, TrainingPast
 from manyone.tables.training import TrainingTable, read_training
 
 #: Most rows of a task that a model is fitted to, by `benchmarks/bench_table_sample.py`: more
-#: tell no more. Rows known to be abnormal are as many more.
+#: tell no more. Rows known to be abnormal are as many more. Of many large tasks fewer rows are
+#: kept, see :func:`~manyone.selection.costs.rows_of_each_task`.
 MOST_TASK_ROWS = 2_000
 #: Most rows of a task whose rows are compared with earlier ones: neighbours in time tell
 #: much the same, and each row has three times as many numbers
@@ -261,7 +263,8 @@ def rows_per_task(rows: TrainingTable) -> int:
     most = MOST_TASK_ROWS
     if rows.past is not None:
         most = min(most, MOST_ROWS_WITH_PAST)
-    return quota_of(rows.totals[rows.firsts()], most)
+    sizes = rows.totals[rows.firsts()]
+    return quota_of(sizes, min(most, rows_of_each_task(sizes)))
 
 
 def quota_of(sizes: Codes, most: int) -> int:
