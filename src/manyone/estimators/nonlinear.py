@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from numbers import Real
 from typing import ClassVar
 
 from manyone._sklearn import Constraints, Interval, StrOptions
 from manyone._types import Codes
 from manyone.capabilities import Capabilities
-from manyone.estimators.landmarks import Passes
 from manyone.estimators.two_layers import LEARNS, SAMPLE_ROWS, TwoLayerModel
-from manyone.fitting.left_out import LeaveOut
-from manyone.fitting.statistics import AddUp, solve_statistics
-from manyone.fitting.two_layers import anchored, second_plan
-from manyone.models.guards import LeftOutGuard
-from manyone.models.scorers import TwoLayers
-from manyone.models.solution import Solution
 from manyone.solvers.nonlinear import NonlinearSolution, solve_nonlinear
 from manyone.solvers.two_layers import TwoLayerProblem
 
@@ -142,9 +135,8 @@ class NonlinearOCKSR(TwoLayerModel):
     A single task has no pattern of responses: its rows are scored by the first layer alone, and
     scores and thresholds are those of :class:`IndependentOCKSR`.
 
-    With landmarks and more than 20,000 rows, W minimises the objective over a sample of 20,000, the
-    same number of every task; B, given W, over all rows. Thresholds then come from rows that were
-    not drawn, each left out of the second layer in closed form.
+    With landmarks and more than 20,000 rows, both layers are learned from a sample of 20,000, the
+    same number of every task. Thresholds then come from rows that were not drawn.
 
     The objective is not convex; the fit starts from the solution of :class:`JointOCKSR`. An
     iteration costs one Cholesky factorisation of size n and four n x n x T products.
@@ -187,33 +179,3 @@ class NonlinearOCKSR(TwoLayerModel):
         started, how = self._start(problem)
         layers = solve_nonlinear(started, self.beta, how, centres)
         return layers, {"beta": layers.beta}
-
-    def _sum_up(self, passes: Passes, part: Solution) -> tuple[Solution, LeaveOut]:
-        layers = part.scorer
-        assert isinstance(layers, TwoLayers)
-        plan = second_plan(passes.plan, layers)
-        statistics = passes.source.reduce(AddUp(plan))
-        # As in memory: at most what a task weighs.
-        beta = min(self.beta, float(statistics.counts.mean()))
-        if self.anchor:
-            statistics = anchored(plan, statistics)
-        ridge = solve_statistics(plan, statistics, beta)
-        centres = plan.points.X
-        mean = ridge.mean_response
-        scorer = replace(layers, centres=centres, second_coef=ridge.coef, target=mean)
-        learned = {
-            **part.learned,
-            "centres": centres,
-            "second_coef": ridge.coef,
-            "mean_response": mean,
-            "beta": ridge.alpha,
-        }
-        solution = replace(
-            part,
-            scorer=scorer,
-            learned=learned,
-            left_out_source="leave-one-out of rows not drawn",
-        )
-        guard = LeftOutGuard.of(passes.nearness, scorer)
-        # Rows of a group have shaped the first layer: they do not leave it.
-        return solution, LeaveOut(plan, ridge, guard, leaves_groups=False)

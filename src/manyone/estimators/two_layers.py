@@ -19,7 +19,6 @@ from manyone.estimators.joint import JointOCKSR
 from manyone.estimators.landmarks import Passes
 from manyone.estimators.structured import ITERATED, StructuredOneClass
 from manyone.fitting.joint import joint_passes
-from manyone.fitting.left_out import LeftOutPass
 from manyone.fitting.plan import Plan, seed_of
 from manyone.fitting.two_layers import (
     JudgeNotDrawn,
@@ -42,8 +41,7 @@ from manyone.solvers.two_layers import (
 )
 from manyone.solvers.two_layers import gram as second_gram
 
-#: Rows that the first layer, and a lasso as the second, are learned from where there are
-#: landmarks and more rows.
+#: Rows that both layers are learned from where there are landmarks and more rows.
 SAMPLE_ROWS = 20_000
 #: Fitted attributes of both.
 _FIRST = ("alpha_", "dual_coef_", "first_layer_", "responses_", "structure_")
@@ -55,8 +53,7 @@ LEARNS = (*_FIRST, *_SECOND, *ITERATED)
 class TwoLayerModel(StructuredOneClass):
     """A first layer on rows, a second one on its responses.
 
-    A subclass says how both layers of a problem are found (`_descend`). It may learn the
-    second layer of a sample anew, by sums over all rows (`_sum_up`).
+    A subclass says how both layers of a problem are found (`_descend`).
     """
 
     _parameter_constraints: ClassVar[Constraints] = {
@@ -93,15 +90,6 @@ class TwoLayerModel(StructuredOneClass):
         self, problem: TwoLayerProblem, centres: Codes | None
     ) -> tuple[NonlinearSolution | SparseSolution, dict[str, object]]:
         """Both layers, the second on centres (None: on all rows), and what else was learned."""
-
-    def _sum_up(self, passes: Passes, part: Solution) -> tuple[Solution, LeftOutPass]:
-        """The model of all rows, and the pass that judges those that were not drawn.
-
-        `part` is the model of the drawn rows.
-        """
-        guard = LeftOutGuard.of(passes.nearness, part.scorer)
-        judge = JudgeNotDrawn(passes.plan, part.scorer, guard)
-        return replace(part, left_out_source="rows not drawn"), judge
 
     def _problem(
         self, Phi: Array, diagonal: Array, rows: TrainingRows
@@ -172,20 +160,19 @@ class TwoLayerModel(StructuredOneClass):
             )
             return as_single_task(solution, sample.counts), tails
         rows = sample.rows(own_weight=True)
-        sample_model = self._of_sample(plan, rows)
+        solution = self._of_sample(plan, rows)
         if sample.whole:
-            return sample_model, None
+            return solution, None
+        guard = LeftOutGuard.of(passes.nearness, solution.scorer)
         drawn_plan = replace(plan, drawn=row_hashes(sample.X))
-        passes = passes._replace(plan=drawn_plan)
-        solution, judge = self._sum_up(passes, sample_model)
-        solution = replace(solution, judge=judge)
+        judge = JudgeNotDrawn(drawn_plan, solution.scorer, guard)
+        solution = replace(solution, judge=judge, left_out_source="rows not drawn")
         if not passes.left_out:
             return solution, None
         tails = passes.source.reduce(judge)
         drawn = np.append(mostly_drawn(sample), False)[rows.codes] & ~rows.outlier
         if drawn.any():
-            guard = LeftOutGuard.of(passes.nearness, solution.scorer)
-            scores = self._scores_by_folds(solution, rows, plan.row_metric, guard)
+            scores = self._scores_by_folds(solution, rows, plan.metric, guard)
             by_folds = scores[drawn], rows.codes[drawn], rows.weight[drawn]
             tails = tails.merged(Tails.of(*by_folds, tails.kept))
         return solution, tails

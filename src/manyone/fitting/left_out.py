@@ -122,13 +122,13 @@ class LeaveOut(LeftOutPass):
     plan : Plan
     ridge : Ridge
     guard : LeftOutGuard
-    leaves_groups : bool
     """
+
+    leaves_groups = True
 
     plan: Plan
     ridge: Ridge
     guard: LeftOutGuard
-    leaves_groups: bool = True
 
     def known(self, rows: CodedRows) -> JudgedRows:
         """See :class:`LeftOutPass`."""

@@ -35,31 +35,6 @@ _WELL_APART = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
-class FirstLayer:
-    """Rows as the responses of all tasks to them.
-
-    Parameters
-    ----------
-    points : Points
-    coef : ndarray of shape (m, T)
-    metric : Whitening or None
-        What rows go through before they are compared with the points.
-    """
-
-    points: Points
-    coef: Array
-    metric: Whitening | None = None
-
-    def apply(self, X: Rows) -> Array:
-        """Responses (b, T) to rows (b, d)."""
-        X = X if self.metric is None else self.metric.apply(X)
-        Y = np.empty((X.shape[0], self.coef.shape[1]))
-        for rows, K in self.points.blocks(X):
-            Y[rows] = K @ self.coef
-        return Y
-
-
-@dataclass(frozen=True, eq=False)
 class Plan:
     """Feature rows ``phi(x) = L^-1 k(landmarks, x)`` of m landmarks.
 
@@ -71,7 +46,7 @@ class Plan:
         The landmarks, with the kernel.
     factor : ndarray of shape (m, m)
         L, lower Cholesky factor of their kernel matrix.
-    metric : Whitening, FirstLayer or None
+    metric : Whitening or None
         What rows go through before they are compared with the landmarks.
     raw_moments : bool
         Whether statistics are sums of kernel values, not of feature rows. That saves a triangular
@@ -84,7 +59,7 @@ class Plan:
     tasks: Labels
     points: Points
     factor: Array
-    metric: Whitening | FirstLayer | None = None
+    metric: Whitening | None = None
     raw_moments: bool = False
     drawn: Hashes = field(default_factory=lambda: np.zeros(0, dtype=np.uint64))
 
@@ -167,12 +142,6 @@ class Plan:
     def kernel(self) -> Kernel:
         """Of rows in the metric."""
         return self.points.kernel
-
-    @property
-    def row_metric(self) -> Whitening | None:
-        """The learned metric, of a plan for rows."""
-        assert not isinstance(self.metric, FirstLayer)
-        return self.metric
 
     def in_metric(self, X: Rows) -> Rows:
         """Rows (b, d) as they are compared with the landmarks."""

@@ -1,29 +1,21 @@
-"""Two kernel layers by passes: the first is learned from a sample.
-
-A lasso as the second layer is learned from it, too: rows that were not drawn are new to it. A
-ridge regression on responses is learned from all rows. For rows that were not drawn its closed
-form leaves out all that they had a part in.
-"""
+"""Two kernel layers of many rows: both are learned from a sample, and other rows judge them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import solve_triangular
 
 from manyone._types import Array, Codes, Mask, Rows
 from manyone.data.rows import CodedRows
 from manyone.data.sample import Sample
 from manyone.fitting.left_out import JudgedRows, LeftOutPass, judged_rows
-from manyone.fitting.plan import FirstLayer, Plan
-from manyone.fitting.statistics import Statistics
-from manyone.kernels.gram import Gram, Points
+from manyone.fitting.plan import Plan
 from manyone.kernels.kernel import resolve_kernel
 from manyone.kernels.landmarks import landmark_features
 from manyone.models.guards import LeftOutGuard
-from manyone.models.scorers import Scorer, TwoLayers
-from manyone.solvers.two_layers import ANCHOR, TwoLayerProblem
+from manyone.models.scorers import Scorer
+from manyone.solvers.two_layers import TwoLayerProblem
 
 # Centres of the second layer for each task, at least.
 _CENTRES = 5
@@ -65,43 +57,6 @@ def centres_of(
 def most_centres(landmarks: int, n_tasks: int) -> int:
     """Centres that the second layer is given, at most."""
     return max(landmarks, _CENTRES * n_tasks)
-
-
-def second_plan(plan: Plan, layers: TwoLayers) -> Plan:
-    """The plan for passes through the second layer, on the centres that are independent.
-
-    Parameters
-    ----------
-    plan : Plan
-        Of the first layer.
-    layers : TwoLayers
-        Both, as a sample has them.
-
-    Returns
-    -------
-    Plan
-    """
-    metric = plan.row_metric
-    kernel = resolve_kernel("rbf", layers.centres, gamma=layers.theta)
-    features = Gram(Points(kernel, layers.centres)).features()[1]
-    return replace(
-        plan,
-        points=Points(kernel, layers.centres[features.pivots]),
-        factor=np.asfortranarray(features.factor),
-        metric=FirstLayer(plan.points, layers.coef, metric),
-        raw_moments=False,
-    )
-
-
-def anchored(plan: Plan, statistics: Statistics) -> Statistics:
-    """Statistics of rows and of the origin, where 0 is asked for."""
-    weight = ANCHOR * float(statistics.counts.mean())
-    values = plan.points.values(np.zeros((1, len(plan.tasks)))).T
-    values = solve_triangular(plan.factor, values, lower=True, check_finite=False)
-    moments = np.asfortranarray(weight * (values @ values.T))
-    none = np.zeros(0)
-    sums = np.zeros((0, len(values)))
-    return statistics + Statistics(moments, none.astype(np.intp), sums, none, weight, 1)
 
 
 def mostly_drawn(sample: Sample) -> Mask:
