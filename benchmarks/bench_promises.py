@@ -157,6 +157,11 @@ def student(
     return fleet.centre[task] + rng.standard_t(freedom, size=shape)
 
 
+def exponential(rng: np.random.Generator, fleet: Fleet, task: Tasks) -> Rows:
+    """Columns that are skewed."""
+    return fleet.centre[task] + rng.exponential(size=(len(task), fleet.centre.shape[1]))
+
+
 def heavy_in_five(rng: np.random.Generator, fleet: Fleet, task: Tasks) -> Rows:
     """One task in five has heavy tails."""
     X = gaussian(rng, fleet, task)
@@ -348,6 +353,7 @@ CELLS: dict[str, Cell | RealCell] = {
     "t2 20": Cell(partial(student, 2.0), (20,) * 20),
     "cauchy 8": Cell(partial(student, 1.0), (8,) * 20),
     "cauchy 20": Cell(partial(student, 1.0), (20,) * 20),
+    "exponential 8": Cell(exponential, (8,) * 20, methods=ALL),
     "heavy in five 8": Cell(heavy_in_five, (8,) * 20, methods=ALL),
     "heavy in five 20": Cell(heavy_in_five, (20,) * 20),
     "1x300 + 20x3": Cell(gaussian, (300,) + (3,) * 20, methods=ALL),
@@ -419,8 +425,11 @@ SAMPLE = (
     ("bimodal 8", "OKL"),
     ("sparse 12", "Sparse"),
     ("t2 20", "SVDD"),
+    ("cauchy 8", "SVDD"),
+    ("exponential 8", "SVDD"),
     ("yes/no 12", "SVM"),
     ("t2 12", "MORVR"),
+    ("cauchy 8", "MORVR"),
     ("wide 8", "Nonlinear"),
     ("spreads 8", "Combined"),
     ("cauchy 12", "Combined"),

@@ -325,7 +325,13 @@ register(ColumnRange, {"lower": "d", "upper": "d", "below": "d", "above": "d"})
 register(FitReport, {"objective_path": "i"})
 register(
     Solution,
-    {"left_out": "r", "responses": "r 2", "learned": "", "one_minus_leverage": "r"},
+    {
+        "left_out": "r",
+        "responses": "r 2",
+        "shift": "r",
+        "learned": "",
+        "one_minus_leverage": "r",
+    },
     hints={"scorer": Scorer, "judge": None},
 )
 register(

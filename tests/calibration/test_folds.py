@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
+from sklearn.metrics.pairwise import rbf_kernel
 
 from manyone import (
     KNFST,
+    MORVR,
     IndependentOCKSR,
     MultiTaskOneClassSVM,
     NonlinearOCKSR,
@@ -171,3 +173,38 @@ def test_tasks_that_share_rows_have_an_order_whatever_they_are_called():
         rows = rows_of(np.concatenate(content), codes.tolist())
         in_order.append([called.tolist().index(k) for k in content_order(rows)])
     assert in_order[0] == in_order[1]
+
+
+def test_folds_tell_what_a_row_did_to_the_depths_of_the_others():
+    rng = np.random.default_rng(5)
+    task = np.repeat(np.arange(4), 6)
+    X = rng.normal(size=(24, 3)) + 3.0 * task[:, None]
+    X[2] += 20.0
+    model = MORVR(alarm_rate=0.2, gamma=0.1).fit(X, task=task)
+    rows = model.training_
+    out = int(np.argmax(np.abs(rows.X).max(axis=1)))
+    fold = assign_folds(rows, rbf_kernel(rows.X, gamma=0.1).mean(axis=1), 10)
+    kept = np.flatnonzero(fold != fold[out])
+    fewer = MORVR(alarm_rate=None, gamma=0.1).fit(rows.X[kept], task=rows.codes[kept])
+    others = kept[rows.codes[kept] == rows.codes[out]]
+
+    def mean_root(fitted):
+        far = np.abs(fitted.solution_.scorer.far()[rows.codes[out]])
+        scores = fitted.score_samples(rows.X[others], task=rows.codes[others])
+        return np.mean(np.sqrt(np.abs(scores) / far))
+
+    expected = mean_root(fewer) - mean_root(model)
+    assert model.solution_.shift[out] == pytest.approx(expected, abs=1e-9)
+    assert expected < -0.01  # beside a row far out the others seem deep
+
+
+def test_groups_and_large_tasks_are_not_asked_what_they_did_to_others():
+    rng = np.random.default_rng(6)
+    task = np.repeat([0, 1], [120, 12])
+    X = rng.normal(size=(132, 3))
+    model = MultiTaskOneClassSVM().fit(X, task=task)
+    assert not model.solution_.shift[model.training_.codes == 0].any()
+    assert model.solution_.shift[model.training_.codes == 1].any()
+    groups = np.arange(132) // 3
+    grouped = MultiTaskOneClassSVM().fit(X, task=task, groups=groups)
+    assert not grouped.solution_.shift.any()

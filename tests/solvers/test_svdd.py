@@ -8,7 +8,7 @@ from sklearn.svm import OneClassSVM
 
 from manyone.solvers.box_qp import CachedRows, Infeasible
 from manyone.solvers.svdd import solve_svdd
-from manyone.solvers.svdd_left_out import left_out_distances2, left_out_scores_of_ball
+from manyone.solvers.svdd_left_out import left_out_distances2, left_out_of_ball
 
 KERNELS = {
     "rbf": lambda X: rbf_kernel(X, gamma=0.2),
@@ -295,9 +295,8 @@ def test_left_out_scores_are_refits(n, outliers):
         found = solve_svdd(K[np.ix_(kept, kept)], 1 / nu, sign[kept], share, tol=1e-12)
         return kept, found
 
-    scores = left_out_scores_of_ball(
-        K, ball(weight)[1], sign, weight, nu, 1e-12, 10_000
-    )
+    judged = left_out_of_ball(K, ball(weight)[1], sign, weight, nu, 1e-12, 10_000)
+    scores = judged.scores
     np.testing.assert_array_equal(np.isnan(scores), sign < 0)
     for i in np.flatnonzero(sign > 0):
         fewer = weight.copy()
@@ -314,7 +313,8 @@ def test_left_out_scores_of_many_rows_follow_the_refits():
     weight = np.ones(130)
     ball = solve_svdd(K, 1 / (nu * 130), tol=1e-12)
     asked = CachedRows(lambda rows: K[rows], np.ones(130))
-    scores = left_out_scores_of_ball(asked, ball, sign, weight, nu, 1e-12, 10_000)
+    scores, growth = left_out_of_ball(asked, ball, sign, weight, nu, 1e-12, 10_000)
+    assert not growth.any()
     support = np.flatnonzero(ball.support)
     assert np.all(scores[support] <= -ball.distance2[support])
     refits = []
@@ -325,3 +325,32 @@ def test_left_out_scores_of_many_rows_follow_the_refits():
     np.testing.assert_allclose(-scores[support], refits, atol=0.1)
     inside = np.flatnonzero(~ball.support)
     np.testing.assert_allclose(scores[inside], -ball.distance2[inside], atol=1e-8)
+
+
+@pytest.mark.parametrize("law", ["normal", "standard_cauchy"])
+def test_growth_of_the_others_follows_balls_without_two_rows(law):
+    n = 12
+    X = getattr(np.random.default_rng(3), law)(size=(n, 3))
+    K = KERNELS["rbf"](X)
+    nu = 0.1
+
+    def ball(kept):
+        return solve_svdd(K[np.ix_(kept, kept)], 1 / (nu * len(kept)), tol=1e-12)
+
+    def distance(row, *others):
+        kept = np.delete(np.arange(n), [row, *others])
+        found = ball(kept)
+        distance2 = K[row, row] - 2 * found.coef @ K[kept, row] + found.centre_norm2
+        return np.sqrt(distance2)
+
+    whole = ball(np.arange(n))
+    growth = left_out_of_ball(
+        K, whole, np.ones(n), np.ones(n), nu, 1e-12, 10_000
+    ).growth
+    alone = np.array([distance(j) for j in range(n)])
+    exact = [
+        np.mean([distance(j, i) - alone[j] for j in range(n) if j != i])
+        for i in range(n)
+    ]
+    np.testing.assert_allclose(growth, exact, atol=0.02)
+    assert np.corrcoef(growth, exact)[0, 1] > 0.9

@@ -16,7 +16,9 @@ from typing import NamedTuple
 import numpy as np
 
 from manyone._types import Array, Codes, Mask, Rows
+from manyone.calibration.borrowing import mean_root_depths
 from manyone.calibration.equal_terms import Round, on_equal_terms
+from manyone.calibration.thresholds import sizes_of
 from manyone.data.groups import first_judged, looks_ahead
 from manyone.data.rows import TrainingRows
 from manyone.kernels.gram import Points
@@ -46,6 +48,8 @@ def solve_with_folds(
     similarity: Array,
     rows: TrainingRows,
     number: int = 10,
+    *,
+    with_shift: bool = False,
 ) -> Solution:
     """A model with the score of every normal row by a model that has not seen it.
 
@@ -62,6 +66,9 @@ def solve_with_folds(
     rows : TrainingRows
     number : int
         Most folds.
+    with_shift : bool
+        Whether rows that models have seen tell what a row that leaves did to them. Models
+        on landmarks keep no rows to ask, and exact ones are to be the same.
 
     Returns
     -------
@@ -73,9 +80,15 @@ def solve_with_folds(
     fold = assign_folds(rows, similarity, number)
     folds = folds_of(rows, fold)
     next_blocks = blocks_after(rows, fold, folds)
+    seen_rows = [
+        _witnesses(rows, kept_rows if with_shift else kept_rows[:0])
+        for kept_rows, _ in folds
+    ]
     refits = [
-        (kept_rows, np.append(held, after))
-        for (kept_rows, held), after in zip(folds, next_blocks, strict=True)
+        (kept_rows, np.concatenate([held, after, seen]))
+        for (kept_rows, held), after, seen in zip(
+            folds, next_blocks, seen_rows, strict=True
+        )
     ]
     n_folds = len(refits)
     refits += folds_of_two(rows, fold)
@@ -107,7 +120,60 @@ def solve_with_folds(
             far,
             _round_after(folds, next_blocks, results[:n_folds], rows, far),
         )
-    return replace(solution, left_out=left_out, responses=None, left_out_source="folds")
+    shift = None
+    if with_shift:
+        shift = _shift(folds, seen_rows, results[:n_folds], solution, rows)
+    return replace(
+        solution,
+        left_out=left_out,
+        responses=None,
+        shift=shift,
+        left_out_source="folds",
+    )
+
+
+def _witnesses(rows: TrainingRows, kept_rows: Codes) -> Codes:
+    """Those of the rows to keep that tell what a row that leaves did to the others.
+
+    They are rows of small tasks. Where groups leave, those are judged instead of rows.
+    """
+    if rows.group is not None:
+        return kept_rows[:0]
+    normal = ~rows.outlier
+    counts = np.bincount(rows.codes[normal], rows.weight[normal], rows.n_tasks)
+    is_small = np.append(counts < _LARGE, False)[rows.codes]
+    return kept_rows[(normal & is_small)[kept_rows]]
+
+
+def _shift(
+    folds: list[tuple[Codes, Codes]],
+    seen_rows: list[Codes],
+    results: list[tuple[Solution, Array]],
+    solution: Solution,
+    rows: TrainingRows,
+) -> Array:
+    """By how much depths of the other rows of a task grow when a row leaves, shape (n,).
+
+    Measured by rows that models have seen, with a fold and without it, see
+    :mod:`.borrowing`.
+    """
+
+    def mean_roots(scores: Array, seen: Codes, model: Solution) -> Array:
+        codes = rows.codes[seen]
+        depth = scores / sizes_of(model.scorer.far(), rows.n_tasks)[codes]
+        return mean_root_depths(depth, rows.weight[seen], codes, rows.n_tasks)
+
+    shift = np.zeros(len(rows.codes))
+    everyone = _witnesses(rows, np.arange(len(rows.codes)))
+    scores = np.full(len(rows.codes), np.nan)
+    scores[everyone] = solution.own(rows.as_new(everyone), rows.codes[everyone])
+    for (_, held), seen, (refitted, judged) in zip(
+        folds, seen_rows, results, strict=True
+    ):
+        without = mean_roots(judged[len(judged) - len(seen) :], seen, refitted)
+        growth = without - mean_roots(scores[seen], seen, solution)
+        shift[held] = growth[rows.codes[held]]
+    return shift
 
 
 def _round_after(

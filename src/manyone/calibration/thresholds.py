@@ -114,6 +114,7 @@ class Calibration:
         far: Array | None = None,
         seen: Array | None = None,
         responses: Array | None = None,
+        shift: Array | None = None,
     ) -> Calibration:
         """Arrange scores by task.
 
@@ -129,6 +130,8 @@ class Calibration:
             Scores of the same rows under the model of all rows, see `copies_lowered`.
         responses : ndarray of shape (n, 2) or None
             What a closed form knows of the rows beyond that, see :mod:`.borrowing`.
+        shift : ndarray of shape (n,) or None
+            The shift, where it was measured instead.
 
         Returns
         -------
@@ -150,7 +153,7 @@ class Calibration:
         if source != "held-out":
             # The only row of a task has no proper left-out score.
             lends &= (rows > 1) | (counts > 1.0)
-        shift = np.zeros(len(scores))
+        shift = np.zeros(len(scores)) if shift is None else shift[order]
         if responses is not None and far is not None:
             depth = -scores / sizes_of(far, n_tasks)[codes]
             shift = shifts(depth, responses[order], weight, starts, _LEAST_DEPTH)
@@ -187,6 +190,7 @@ class Calibration:
             solution.scorer.far(),
             seen,
             solution.responses,
+            solution.shift,
         )
 
     @property

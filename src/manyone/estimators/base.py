@@ -373,7 +373,11 @@ class MultiTaskOneClass(OneClassEstimator):
             solution = self._solve(gram, replace(prepared, X=X), left_out=False)
             solution = behind_metric(solution, metric)
             solution = replace(
-                solution, left_out=None, responses=None, one_minus_leverage=None
+                solution,
+                left_out=None,
+                responses=None,
+                shift=None,
+                one_minus_leverage=None,
             )
             # Rows that a closed form leaves out have shaped the metric.
             return (
@@ -434,7 +438,12 @@ class MultiTaskOneClass(OneClassEstimator):
         weight = rows.weight[normal]
         similarity = K[:, normal] @ (weight / weight.sum())
         return solve_with_folds(
-            whole, refit, similarity, rows, self.can.folds or _FOLDS
+            whole,
+            refit,
+            similarity,
+            rows,
+            self.can.folds or _FOLDS,
+            with_shift=not self.can.landmarks,
         )
 
     def _judged_by_folds(
@@ -472,7 +481,12 @@ class MultiTaskOneClass(OneClassEstimator):
             return fold_model, fold_model.scorer.own(held_X, rows.codes[held])
 
         return solve_with_folds(
-            lambda: solution, refit, similarity, rows, self.can.folds or _FOLDS
+            lambda: solution,
+            refit,
+            similarity,
+            rows,
+            self.can.folds or _FOLDS,
+            with_shift=not self.can.landmarks,
         )
 
     def _warn(self, solution: Solution, X: Rows) -> None:

@@ -12,6 +12,7 @@ from scipy.linalg import pinvh
 
 from manyone._sklearn import Constraints, Interval
 from manyone._types import Array, Codes
+from manyone.calibration.thresholds import sizes_of
 from manyone.capabilities import Capabilities
 from manyone.data.rows import MISSING, TrainingRows
 from manyone.estimators.task_metric import TaskMetricOneClass
@@ -20,7 +21,7 @@ from manyone.models.scorers import Balls
 from manyone.models.solution import FitReport, Solution
 from manyone.solvers.box_qp import CachedRows
 from manyone.solvers.svdd import solve_svdd
-from manyone.solvers.svdd_left_out import left_out_scores_of_ball
+from manyone.solvers.svdd_left_out import left_out_of_ball
 from manyone.threads import one_blas_thread
 
 # From this many rows of a task, rows of the kernel are made when the solver asks for them.
@@ -163,6 +164,7 @@ class SVDD(TaskMetricOneClass):
         radius = np.empty(T)
         norm2 = np.empty(T)
         scores = np.full(len(rows.codes), np.nan)
+        growth = np.zeros(len(rows.codes))
         support = []
         coef = []
         steps = 0
@@ -184,8 +186,9 @@ class SVDD(TaskMetricOneClass):
             converged = converged and ball.converged
             if left_out and rows.group is None:
                 options = self.nu, self.tol, self.max_iter
-                task_scores = left_out_scores_of_ball(K, ball, sign, weight, *options)
-                scores[members[sign > 0]] = task_scores[sign > 0]
+                judged = left_out_of_ball(K, ball, sign, weight, *options)
+                scores[members[sign > 0]] = judged.scores[sign > 0]
+                growth[members[sign > 0]] = judged.growth[sign > 0]
         rows_used = np.concatenate(support)
         is_support = np.zeros(len(rows.codes), dtype=bool)
         is_support[rows_used] = True
@@ -194,9 +197,16 @@ class SVDD(TaskMetricOneClass):
         dual = sparse.csc_array((b, np.arange(len(b)), starts), shape=(len(b), T))
         similarity, training = _self_similarity(gram)
         learned = {"radius": radius, "centre_norm2": norm2, "support": is_support}
+        balls = Balls(
+            gram.points.take(rows_used), starts, b, norm2, similarity, training
+        )
+        judged_rows = left_out and rows.group is None
         return Solution(
-            Balls(gram.points.take(rows_used), starts, b, norm2, similarity, training),
-            scores if left_out and rows.group is None else None,
+            balls,
+            scores if judged_rows else None,
+            shift=growth / np.sqrt(sizes_of(balls.far(), T)[rows.codes])
+            if judged_rows
+            else None,
             report=FitReport(n_iter=steps, converged=converged),
             learned=learned | {"dual_coef": dual},
         )

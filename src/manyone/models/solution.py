@@ -73,6 +73,9 @@ class Solution:
     responses : ndarray of shape (n, 2) or None
         What a closed form knows of each row beyond its left-out score, see
         :class:`manyone.solvers.ridge.LeftOutRows`.
+    shift : ndarray of shape (n,) or None
+        By how much depths of the other rows of its task grow when a row leaves, where that
+        was measured, see :mod:`manyone.calibration.borrowing`.
     judge : Judge or None
         Knows the left-out score of any training row, while a fit goes on.
     one_minus_leverage : ndarray of shape (n,) or None
@@ -85,6 +88,7 @@ class Solution:
     report: FitReport = field(default_factory=FitReport)
     learned: Mapping[str, Any] = field(default_factory=dict)
     responses: Array | None = None
+    shift: Array | None = None
     judge: Judge | None = None
     one_minus_leverage: Array | None = None
 

@@ -1,5 +1,7 @@
 """Distances of rows to the ball of their task without them."""
 
+from typing import NamedTuple
+
 import numpy as np
 from scipy.linalg import lu_factor, lu_solve
 
@@ -12,7 +14,24 @@ from manyone.threads import one_blas_thread
 _MOST_RESOLVED = 100
 
 
-def left_out_scores_of_ball(
+class LeftOutOfBall(NamedTuple):
+    """What a ball says of rows that leave it one by one.
+
+    Attributes
+    ----------
+    scores : array of shape (n,)
+        Minus the squared distance to the ball without one count of the row; NaN for known
+        outliers.
+    growth : array of shape (n,)
+        By how much the mean distance of the other normal rows to the centre grows when the
+        row leaves. 0 where the ball was not solved again.
+    """
+
+    scores: Array
+    growth: Array
+
+
+def left_out_of_ball(
     K: KernelRows,
     ball: SVDDSolution,
     sign: Array,
@@ -20,8 +39,8 @@ def left_out_scores_of_ball(
     nu: float,
     tol: float,
     max_iter: int,
-) -> Array:
-    """Minus the squared distance of normal rows to the ball without one count of each.
+) -> LeftOutOfBall:
+    """Distances of normal rows to the ball without one count of each.
 
     Rows inside the ball keep their distance. For support vectors of few rows the ball
     is solved again without them; of many, it is moved by the free ones
@@ -40,40 +59,73 @@ def left_out_scores_of_ball(
 
     Returns
     -------
-    array of shape (n,)
-        NaN for known outliers.
+    LeftOutOfBall
     """
     normal = np.flatnonzero(sign > 0)
+    growth = np.zeros(len(sign))
+    moved2 = _moved_distances2(K, ball, sign, weight, nu)
+    if len(normal) > _MOST_RESOLVED:
+        return LeftOutOfBall(_scores(moved2, sign, K), growth)
+    distance2 = ball.distance2.copy()
     total = weight[normal].sum()
     count = np.minimum(weight, 1.0)
-    fewer = weight - count
+    # Bounds grow as the task shrinks: no matter, unless one was active.
+    excess, free = _excess_and_free(ball, sign, weight, nu)
+    same = np.all(free | (ball.coef == 0)) & (excess <= 0)
+    for i in normal[~same[normal] & (total - count[normal] > 1e-9 * total)]:
+        reduced = _one_count_less(weight, i)
+        others = np.flatnonzero(reduced)
+        share = reduced[others] / reduced[sign > 0].sum()
+        block = K[others][:, others]
+        without = solve_svdd(block, 1 / nu, sign[others], share, tol, max_iter)
+        distance2[i] = K.diagonal()[i] - 2 * without.coef @ K[i][others]
+        distance2[i] += without.centre_norm2
+        # Both by moved balls: what is not exact about them is the same.
+        other2 = _moved_distances2(block, without, sign[others], reduced[others], nu)
+        change = np.sqrt(other2) - np.sqrt(moved2[others])
+        growth[i] = change @ np.where(sign[others] > 0, share, 0.0)
+    return LeftOutOfBall(_scores(distance2, sign, K), growth)
+
+
+def _one_count_less(weight: Array, row: int) -> Array:
+    """Weights (n,) of the rows when one count of a row leaves."""
+    reduced = weight.copy()
+    left = weight[row] - min(weight[row], 1.0)
+    reduced[row] = left if left > 1e-9 * weight[row] else 0.0
+    return reduced
+
+
+def _excess_and_free(
+    ball: SVDDSolution, sign: Array, weight: Array, nu: float
+) -> tuple[Array, Mask]:
+    """What a coefficient gives up when one count of its row leaves, and which are free."""
+    bound = 1.0 / (nu * weight[sign > 0].sum())
+    fewer = weight - np.minimum(weight, 1.0)
     fewer[fewer <= 1e-9 * weight] = 0.0
-    # What a row's coefficient has to give up when one count of it is left out.
-    excess = np.maximum(ball.coef - fewer / (nu * total), 0.0)
-    free = (ball.coef != 0) & (np.abs(ball.coef) < weight / (nu * total) * (1 - 1e-9))
+    excess = np.maximum(ball.coef - bound * fewer, 0.0)
+    free = (ball.coef != 0) & (np.abs(ball.coef) < bound * weight * (1 - 1e-9))
+    return excess, free
+
+
+def _moved_distances2(
+    K: KernelRows, ball: SVDDSolution, sign: Array, weight: Array, nu: float
+) -> Array:
+    """Squared distances (n,) to the ball, moved by its free rows as a normal row leaves."""
+    excess, free = _excess_and_free(ball, sign, weight, nu)
+    rows = np.flatnonzero((sign > 0) & (excess > 0))
     distance2 = ball.distance2.copy()
-    if len(normal) > _MOST_RESOLVED:
-        rows = normal[excess[normal] > 0]
+    if len(rows):
         with one_blas_thread(int(free.sum())):
             distance2[rows] = left_out_distances2(K, ball, rows, excess[rows], free)
-    else:
-        # Bounds grow as the task shrinks: no matter, unless one was active.
-        same = np.all(free | (ball.coef == 0)) & (excess <= 0)
-        for i in normal[~same[normal] & (total - count[normal] > 1e-9 * total)]:
-            reduced = weight.copy()
-            reduced[i] = fewer[i]
-            others = np.flatnonzero(reduced)
-            share = reduced[others] / reduced[sign > 0].sum()
-            block = K[others][:, others]
-            without = solve_svdd(block, 1 / nu, sign[others], share, tol, max_iter)
-            distance2[i] = K.diagonal()[i] - 2 * without.coef @ K[i][others]
-            distance2[i] += without.centre_norm2
+    return np.maximum(distance2, 0.0)
+
+
+def _scores(distance2: Array, sign: Array, K: KernelRows) -> Array:
+    """Scores (n,) of normal rows by their squared distances."""
     # Support vectors tie in theory: lowered by more than rounding, they tie in
     # practice.
     tie_tolerance = 1e-9 * np.abs(K.diagonal()).max()
-    scores = np.full(len(sign), np.nan)
-    scores[normal] = -np.maximum(distance2[normal], 0.0) - tie_tolerance
-    return scores
+    return np.where(sign > 0, -np.maximum(distance2, 0.0) - tie_tolerance, np.nan)
 
 
 def left_out_distances2(
