@@ -11,7 +11,7 @@ from manyone.cli.drift import drift_of
 from manyone.datasets import make_fleet
 from manyone.page.fleet import moment
 from manyone.page.fleet_page import embedded
-from manyone.tables.page import report_of
+from manyone.tables.page import _strongest, report_of
 
 pd = pytest.importorskip("pandas")
 
@@ -148,3 +148,14 @@ def test_a_task_that_drifts_is_flagged_once_and_in_time(model, tables):
     shuffled = tables[1].sample(frac=1.0, random_state=0)
     quiet = drift_of(model, report_of(model, shuffled, "", "").findings)
     assert not any(flag.text.startswith("m1 ") for flag in quiet)
+
+
+def test_pairs_are_the_strongest_of_each_task_and_named_once():
+    structure = np.random.default_rng(0).normal(size=(9, 9))
+    structure.flags.writeable = False
+    pairs = {tuple(pair) for pair in _strongest(structure).T.tolist()}
+    expected = set()
+    for task in range(9):
+        others = sorted(set(range(9)) - {task}, key=lambda k: -abs(structure[task, k]))
+        expected |= {tuple(sorted((task, other))) for other in others[:5]}
+    assert pairs == expected

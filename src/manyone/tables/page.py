@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,7 +16,6 @@ from manyone.alerts.silence import LEVEL, silent_tasks
 from manyone.data.labels import find
 from manyone.files import write_atomically
 from manyone.messages import label_text
-from manyone.models.resemblance import Resemblance
 from manyone.page.fleet import FleetReport, Relations, moment
 from manyone.page.fleet_page import fleet_page
 from manyone.page.html import Cell, Row, Table
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
 
 _NEAREST = 5  # relations kept of each task
 _WORST = 12  # tasks shown of the forward check
-_ALL_PAIRS = 2000  # tasks whose relations are all looked at
+_MOST_RELATED = 2000  # tasks whose relations are looked at
 
 
 def write_page(path: str | Path, report: FleetReport) -> None:
@@ -145,12 +144,13 @@ def _relations(model: TableModel) -> Relations | None:
     """The strongest relations of each task, where a view of the model learned any."""
     views = getattr(model.model_, "views_", {"": model.model_})
     learned = [view for view in views.values() if "structure_" in view.can.learns]
-    if not learned or len(model.tasks_) < 2:
+    n_tasks = len(model.tasks_)
+    if not learned or not 2 <= n_tasks <= _MOST_RELATED:
         return None
-    structure = cast("Resemblance | Array", learned[0].solution_.learned["structure"])
-    first, second = _strongest(structure, len(model.tasks_))
-    there = _entries(structure, first, second)
-    back = _entries(structure, second, first)
+    structure = learned[0].structure_
+    first, second = _strongest(structure)
+    there = structure[first, second]
+    back = structure[second, first]
     weight = np.where(np.abs(there) >= np.abs(back), there, back)
     is_strong = np.abs(weight) > 1e-6 * np.abs(weight).max(initial=0.0)
     meaning = (
@@ -160,24 +160,15 @@ def _relations(model: TableModel) -> Relations | None:
     return Relations(first[is_strong], second[is_strong], weight[is_strong], meaning)
 
 
-def _strongest(structure: Resemblance | Array, n_tasks: int) -> Codes:
+def _strongest(structure: Array) -> Codes:
     """Pairs (2, p) of tasks, the strongest relations of each, every pair once."""
-    if isinstance(structure, Resemblance) and n_tasks > _ALL_PAIRS:
-        pairs = structure.strongest(_NEAREST)
-    else:
-        matrix = structure.matrix() if isinstance(structure, Resemblance) else structure
-        strength = np.abs(matrix)
-        np.fill_diagonal(strength, -1.0)
-        number = min(_NEAREST, n_tasks - 1)
-        nearest = np.argpartition(-strength, number - 1, axis=1)[:, :number]
-        pairs = np.stack([np.repeat(np.arange(n_tasks), number), nearest.ravel()])
+    n_tasks = len(structure)
+    strength = np.abs(structure)
+    np.fill_diagonal(strength, -1.0)
+    number = min(_NEAREST, n_tasks - 1)
+    nearest = np.argpartition(-strength, number - 1, axis=1)[:, :number]
+    pairs = np.stack([np.repeat(np.arange(n_tasks), number), nearest.ravel()])
     return np.unique(np.sort(pairs, axis=0), axis=1)
-
-
-def _entries(structure: Resemblance | Array, lines: Codes, columns: Codes) -> Array:
-    if isinstance(structure, Resemblance):
-        return structure.entries(lines, columns)
-    return np.asarray(structure[lines, columns])
 
 
 def _method(model: TableModel) -> str:
