@@ -221,7 +221,7 @@ def _check_guarded(guarded: Guarded, sizes: Sizes) -> None:
 
 def _check_past(past: Past, sizes: Sizes) -> None:
     weights = (
-        *(past.known, past.sums[:, 1::2], past.still, past.gaps[:, 2]),
+        *(past.rows, past.known, past.sums[:, 1::2], past.still, past.gaps[:, 2]),
         *(past.visit_known, past.phase_sums[:, :, 1]),
     )
     has_weights = all(np.all(values >= 0) for values in weights)
@@ -237,6 +237,7 @@ register(
     Past,
     {
         "time": "E",
+        "rows": "E",
         "total": "E p",
         "known": "E p",
         "sums": "E 4 p",

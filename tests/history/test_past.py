@@ -21,10 +21,7 @@ def columns_by_loops(X, codes, times, span=SPAN):
         earlier = earlier[np.argsort(times[earlier])]
         past = X[earlier, column]
         value = X[row, column]
-        mean = _mean(past, span)
-        found[0, row, column] = 0.0 if np.isnan(mean) else value - mean
-        if np.isnan(value):
-            found[0, row, column] = np.nan
+        found[0, row, column] = value - _mean(past, span)
         steps = np.full(len(past), np.nan)
         last = np.nan
         for place, seen in enumerate(past):
@@ -101,7 +98,7 @@ def test_a_season_is_taken_off_before_differences_are_made(season, missing):
     np.testing.assert_allclose(columns.usual[:, 0], usual, atol=1e-9)
     level = np.column_stack([X[:, 0] - usual, X[:, 1]])
     difference, _, _ = columns_by_loops(level, codes, times)
-    expected = np.where(is_known, difference[:, 0], X[:, 0] - X[:, 0])
+    expected = np.where(is_known, difference[:, 0], np.nan)
     np.testing.assert_allclose(columns.difference[:, 0], expected, atol=1e-9)
     _, swing, _ = columns_by_loops(X, codes, times)
     np.testing.assert_allclose(columns.swing, swing, atol=1e-9)
@@ -193,7 +190,7 @@ def test_rows_of_one_time_are_not_each_others_past():
     columns, _ = past_columns(
         X, codes, np.array([0.0, 1.0, 1.0]), Past.none(1, 1), SPAN
     )
-    assert columns.difference[:, 0].tolist() == [0.0, 4.0, 6.0]
+    np.testing.assert_array_equal(columns.difference[:, 0], [np.nan, 4.0, 6.0])
 
 
 def test_a_long_gap_starts_again_and_a_usual_one_does_not():
@@ -206,13 +203,44 @@ def test_a_long_gap_starts_again_and_a_usual_one_does_not():
     ):
         later = times + gap * (np.arange(40) >= 20)
         columns, past = past_columns(X, codes, later, Past.none(1, 1), SPAN)
-        assert (columns.difference[20, 0] == 0.0) == begins_again
+        assert np.isnan(columns.difference[20, 0]) == begins_again
         assert columns.difference[21, 0] != 0.0
         cut, half = past_columns(X[:20], codes[:20], later[:20], Past.none(1, 1), SPAN)
         rest, _ = past_columns(X[20:], codes[20:], later[20:], half, SPAN)
         np.testing.assert_array_equal(
             np.vstack([cut.difference, rest.difference]), columns.difference
         )
+
+
+@given(seed=st.integers(0, 99), shortest=st.integers(2, SPAN))
+def test_a_past_of_fewer_rows_than_asked_for_is_none(seed, shortest):
+    X, codes, times = rows_in_time(seed, n=60)
+    # The last rows come after a gap, which ends running means but no swing.
+    times += 1000.0 * (times >= 40)
+    whole, _ = past_columns(X, codes, times, Past.none(3, 2), SPAN)
+    cut = []
+    past = Past.none(3, 2)
+    for rows in np.array_split(np.argsort(times), 5):
+        columns, past = past_columns(
+            X[rows], codes[rows], times[rows], past, SPAN, shortest=shortest
+        )
+        cut.append((rows, columns))
+    for rows, columns in cut:
+        for place, row in enumerate(rows):
+            earlier = times[(codes == codes[row]) & (times < times[row])]
+            has_gaps = len(earlier) > 3
+            since_gap = earlier[earlier >= 1000.0] if times[row] >= 1000 else earlier
+            number = len(since_gap) if has_gaps else len(earlier)
+            difference = columns.difference[place]
+            swing = columns.swing[place]
+            if number < shortest:
+                assert np.isnan(difference).all()
+            else:
+                np.testing.assert_allclose(difference, whole.difference[row])
+            if len(earlier) < shortest:
+                assert np.isnan(swing).all()
+            else:
+                np.testing.assert_allclose(swing, whole.swing[row])
 
 
 def test_a_long_gap_does_not_end_the_swing():
@@ -261,7 +289,7 @@ def test_huge_tiny_constant_and_infinite_values_stay_finite(scale):
     columns, past = past_columns(
         X, np.zeros(300, dtype=int), np.arange(300.0), Past.none(1, 2), SPAN
     )
-    assert np.isnan(columns.difference).sum() == 1
+    assert np.isnan(columns.difference).sum() == 3  # and the first row has no past
     assert np.isfinite(columns.swing[2:]).all()
     assert np.isfinite(past.sums).all()
     assert (columns.swing[2:, 1] == 0).all()
@@ -272,7 +300,7 @@ def test_a_constant_column_has_no_differences_at_all():
     columns, _ = past_columns(
         X, np.zeros(500, dtype=int), np.arange(500.0), Past.none(1, 1), SPAN
     )
-    assert not columns.difference.any()
+    assert not columns.difference[1:].any()
 
 
 def test_the_swing_of_a_stuck_column_falls_by_the_same_factor_every_row():

@@ -199,6 +199,34 @@ def test_short_tasks_are_compared_in_time_only_if_somebody_asks(tables):
     assert in_time(history=12).fit(short).training_.past is not None
 
 
+@pytest.mark.parametrize("like", [0.0, 0.9])
+def test_rows_without_a_past_raise_no_more_than_was_asked(like):
+    """After a long gap, and where a table begins anew, values are judged alone."""
+    train, later = pumps(like, seed=3)
+    model = in_time(alarm_rate=0.1).fit(train)
+    assert model.encoder_.maps[0].parts == ("level", "difference", "swing")
+    firsts = later.groupby("pump").head(12).index
+    with_past = model.score(later)["alarm"][firsts].mean()
+    gap = pd.Timedelta(days=200)
+    for when in (later["when"] + gap, later["when"] - 3 * gap):
+        table = later.assign(when=when)
+        without = model.score(table)["alarm"][firsts].mean()
+        # The same rows with a past show what chance does with so few.
+        assert without <= max(0.1, with_past + 0.05)
+    wild = table.copy()
+    wild.loc[firsts, "flow"] += 150.0
+    assert model.score(wild)["alarm"][firsts].all()
+
+
+def test_rows_without_a_past_are_no_part_of_the_model(tables):
+    train = tables[0]
+    strange = train.copy()
+    firsts = train.groupby("pump").head(12).index
+    strange.loc[firsts, "valve"] = "shut"
+    kept = in_time().fit(strange).model_
+    assert kept.training_.X.shape[0] <= len(train) - len(firsts)
+
+
 def test_a_counter_stays_dropped(tables):
     train = tables[0].copy()
     train["energy"] = 7.0 * train.groupby("pump").cumcount()

@@ -10,8 +10,9 @@ a span of s rows,
 
 and the swing is the mean, weighted in the same way, of the steps
 :math:`|x_j - x_{j-1}|`, :math:`j < i`. So a row is compared with earlier rows only.
-Without a past the difference is 0 and the swing is missing: a row that nothing is known
-of before has not stood still. Missing values are left out of the sums.
+Of a past that is too short both are missing: a mean of few rows errs by more than one of
+many, and a row that nothing is known of before has not stood still. Missing values are
+left out of the sums.
 
 Models compare swings with those of the task's training rows. Compared with a long
 running mean instead, one movement of a column that is usually still would look like
@@ -61,7 +62,7 @@ _BLOCK = 2**12
 # Sums that are kept of each column: values, steps, and the weights of both.
 _SUMS = 4
 # Fields of a past that are not those of columns.
-_OF_ENTITIES = ("time", "gaps", "visit")
+_OF_ENTITIES = ("time", "rows", "gaps", "visit")
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,6 +76,8 @@ class Past:
     ----------
     time : ndarray of shape (E,)
         Of its last rows; minus infinity where there are none.
+    rows : ndarray of shape (E,)
+        How many times before that one its past has.
     total, known : ndarray of shape (E, p)
         Sum and number of the values known at that time.
     sums : ndarray of shape (E, 4, p)
@@ -99,6 +102,7 @@ class Past:
     """
 
     time: Array
+    rows: Array
     total: Array
     known: Array
     sums: Array
@@ -117,6 +121,7 @@ class Past:
         shape = (entities, columns)
         return cls(
             time=np.full(entities, -np.inf),
+            rows=np.zeros(entities),
             total=np.zeros(shape),
             known=np.zeros(shape),
             sums=np.zeros((entities, _SUMS, columns)),
@@ -205,7 +210,7 @@ class PastColumns:
 
     @property
     def difference(self) -> Array:
-        """From the running mean (n, p); NaN where the value is missing."""
+        """From the running mean (n, p); NaN where that or the value is missing."""
         return self.values[:, : self.width]
 
     @property
@@ -231,6 +236,7 @@ def past_columns(
     past: Past,
     span: int,
     seasonal: Seasonal | None = None,
+    shortest: int = 1,
 ) -> tuple[PastColumns, Past]:
     """Columns from the past of rows, and the past of rows that come after them.
 
@@ -249,6 +255,8 @@ def past_columns(
         Rows of the running mean.
     seasonal : Seasonal or None
         Which columns have a season, if any.
+    shortest : int
+        Of a past of fewer rows differences and swings are not known.
 
     Returns
     -------
@@ -267,7 +275,7 @@ def past_columns(
             np.isfinite(copies.time), np.nextafter(copies.time, np.inf), 0.0
         )
         values[late], _ = _next_columns(
-            X[late], np.arange(len(late)), soon, copies, span, seasonal
+            X[late], np.arange(len(late)), soon, copies, span, seasonal, shortest
         )
     order = np.lexsort((times, codes))
     order = order[~is_late[order]] if len(late) else order
@@ -276,7 +284,13 @@ def past_columns(
         rows = order[start : start + _BLOCK]
         present, own_codes = np.unique(codes[rows], return_inverse=True)
         values[rows], ends = _next_columns(
-            X[rows], own_codes, times[rows], after.take(present), span, seasonal
+            X[rows],
+            own_codes,
+            times[rows],
+            after.take(present),
+            span,
+            seasonal,
+            shortest,
         )
         if len(present) == len(past):
             after = ends
@@ -293,6 +307,7 @@ def _next_columns(
     past: Past,
     span: int,
     seasonal: Seasonal | None,
+    shortest: int,
 ) -> tuple[Array, Past]:
     """`past_columns` of some rows of every entity, none older than what it ended with."""
     X = np.where(np.isfinite(X), np.clip(X, -_FARTHEST, _FARTHEST), np.nan)
@@ -315,10 +330,10 @@ def _next_columns(
     sequences = _sequences(moments, past, span)
     pasts = _pasts(moments, usual_then, sequences, past, span)
     means = pasts.mean[place]
-    is_unknown = np.isnan(means)
+    means[sequences.rows[place] < shortest] = np.nan
+    difference = level - means
     if seasonal is not None:
-        is_unknown |= np.isnan(usual_then)[place]
-    difference = level - np.where(is_unknown, level, means)
+        difference[np.isnan(usual_then)[place]] = np.nan
     # What is left of a mean of equal values is rounding.
     rounding = _ROUNDING * np.abs(X)
     difference[np.abs(difference) <= rounding] = 0.0
@@ -327,6 +342,7 @@ def _next_columns(
     ends = moments.ends()
     after = Past(
         time=moments.time[ends],
+        rows=sequences.rows[ends],
         total=moments.total[ends],
         known=moments.known[ends],
         sums=pasts.sums[ends],
@@ -339,7 +355,10 @@ def _next_columns(
         visit_known=phases.current.known,
         phase_sums=phases.sums,
     )
-    columns = [difference, pasts.swing[place], still, usual]
+    swing = pasts.swing[place]
+    # Gaps are counted from the first row on, whatever their length.
+    swing[sequences.gap_sums[place, 1] < weight_of(shortest - 1, LONG * span)] = np.nan
+    columns = [difference, swing, still, usual]
     return np.concatenate(columns, axis=1), after
 
 
@@ -353,6 +372,8 @@ class _Sequences(NamedTuple):
     goes_on : ndarray of bool of shape (s,)
         Whether it goes on from what its entity ended with.
     of_moment : ndarray of shape (m,)
+    rows : ndarray of shape (m,)
+        Moments of the sequence before each.
     gap : ndarray of shape (m,)
         Time since the moment before of the same entity, NaN for none.
     gap_sums : ndarray of shape (m, 2)
@@ -362,6 +383,7 @@ class _Sequences(NamedTuple):
     starts: Codes
     goes_on: Mask
     of_moment: Codes
+    rows: Array
     gap: Array
     gap_sums: Array
 
@@ -386,9 +408,11 @@ def _sequences(moments: Moments, past: Past, span: int) -> _Sequences:
     # What an entity ended with has been looked at before.
     begins = is_first | (is_long & ~moments.is_last)
     goes_on = moments.is_last[begins] & is_first[begins]
-    return _Sequences(
-        np.flatnonzero(begins), goes_on, np.cumsum(begins) - 1, gap, before
-    )
+    starts = np.flatnonzero(begins)
+    of_moment = np.cumsum(begins) - 1
+    earlier = np.where(goes_on, past.rows[moments.entity[starts]], 0.0)
+    rows = np.arange(len(begins)) - starts[of_moment] + earlier[of_moment]
+    return _Sequences(starts, goes_on, of_moment, rows, gap, before)
 
 
 class _Pasts(NamedTuple):

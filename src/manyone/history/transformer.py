@@ -162,8 +162,9 @@ class TaskHistory(RoutingState, TransformerMixin, BaseEstimator):
             )
         if self.season is not None:
             values = level_of(values, columns.usual)
-        swing = np.nan_to_num(columns.swing)
-        return np.hstack([values, columns.difference, swing])
+        is_unknown = np.isnan(columns.difference) & np.isfinite(values)
+        difference = np.where(is_unknown, 0.0, columns.difference)
+        return np.hstack([values, difference, np.nan_to_num(columns.swing)])
 
     def fit_transform(
         self,

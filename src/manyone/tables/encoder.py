@@ -207,7 +207,8 @@ class Encoder:
         fill = self._fill(sums, counts)
         places = self.measurements[0]
         precision = None
-        if self._gaps.any() and 1 < len(places) <= _MOST_RELATED:
+        has_gaps = self._gaps.any() or bool(self.with_past)
+        if has_gaps and 1 < len(places) <= _MOST_RELATED:
             about = Z[:, places] - fill[codes][:, places]
             precision = relations(about, len(codes) - len(np.unique(codes)))
         return replace(self, fill=fill, precision=precision)
@@ -317,6 +318,9 @@ class Encoder:
                 coordinates = column_map.apply(columns[self.used[k]])
                 Z[:, starts[k] : starts[k + 1]] = coordinates
         missing = np.isnan(Z[:, starts[:-1]])
+        for k, name in enumerate(self.used):
+            # Of a known value the past may be unknown.
+            missing[:, k] &= ~np.isfinite(columns[name].values)
         Z[:, starts[-1] : -1] = missing[:, self.indicators] * LEVEL_HEIGHT
         heights = np.array([NEW_HEIGHT, LEVEL_HEIGHT, 0.0])  # after 0, 1 or more gaps
         Z[:, -1] = (missing * heights[np.minimum(self._gaps, 2)]).max(axis=1)

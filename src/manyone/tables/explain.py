@@ -217,9 +217,9 @@ def _explain_block(
         )
         if isinstance(column_map, NumberMap) and column_map.has_past:
             past = carried(frame, [name])[:, rows, 0].T
-            has_swing = ~np.isnan(past[:, 1])
+            is_known = ~np.isnan(column_map.numbers(column))
             blamed = _unusual_parts(
-                column_map.parts, deviation[rows, own_places], has_swing
+                column_map.parts, deviation[rows, own_places], is_known
             )
             has_season = column.usual is not None
             times = [when[row] if has_season else "" for row in rows.tolist()]
@@ -241,13 +241,11 @@ def _explain_block(
     )
 
 
-def _unusual_parts(
-    parts: Sequence[str], deviation: Array, has_swing: Mask
-) -> list[str]:
+def _unusual_parts(parts: Sequence[str], deviation: Array, is_known: Mask) -> list[str]:
     """What is most unusual about a column, its value or its past, of each row.
 
     A value far out makes its column swing, too: then it is the value that is said.
-    A swing that was only estimated is never said.
+    A past that was only estimated is never said.
 
     Parameters
     ----------
@@ -255,12 +253,11 @@ def _unusual_parts(
         Which of `PARTS` are used.
     deviation : ndarray of shape (n, k)
         Of each part from what was expected, in what is usual.
-    has_swing : ndarray of shape (n,)
-        Whether the column has moved before, so that it has a swing.
+    is_known : ndarray of shape (n, k)
+        Whether a row has such a part: not without a value, or too short a past.
     """
     is_swing = np.array(parts) == "swing"
-    size = np.abs(deviation)
-    size[~has_swing[:, None] & is_swing] = 0.0
+    size = np.where(is_known, np.abs(deviation), 0.0)
     is_far = size[:, ~is_swing].max(axis=1, initial=0.0) > _FAR
     size[is_far[:, None] & is_swing & (deviation > 0.0)] = 0.0
     return [parts[part] for part in size.argmax(axis=1).tolist()]

@@ -82,11 +82,13 @@ def fit_table(asked: TableModel, table: Table) -> Fitted:
             training = kept_rows(table, roles, ignored, compared)
         in_time = choose_parts(training)
     linear = _LINEAR.get(asked.anomalies, 0.5)
+    learned = training
     if training.past is not None and "difference" in in_time.parts:
         linear = 1.0  # values and their differences are related linearly
-    encoder = Encoder.learn(*training.normal(), linear, in_time.parts, in_time.drifting)
-    Z = encoder.encode(training.columns, training.codes())
-    given = training.given()
+        learned = training.settled()
+    encoder = Encoder.learn(*learned.normal(), linear, in_time.parts, in_time.drifting)
+    Z = encoder.encode(learned.columns, learned.codes())
+    given = learned.given()
     announce_fit(
         *(len(Z), training.n_rows, len(encode(training.labels)[0]), Z.shape[1]),
         is_tuned=isinstance(asked.method, str) and asked.method != "default",
@@ -100,7 +102,7 @@ def fit_table(asked: TableModel, table: Table) -> Fitted:
                 name: np.concatenate([lines[name], values])
                 for name, values in choice.items()
             }
-    return guarded(training, encoder, model, choice, Z)
+    return guarded(training, learned, encoder, model, choice, Z)
 
 
 def fit_again(known: TableModel, training: TrainingTable, part: float = 1.0) -> Fitted:
@@ -108,12 +110,13 @@ def fit_again(known: TableModel, training: TrainingTable, part: float = 1.0) -> 
 
     Where the rows are a part of all rows, thresholds are set as those of all rows would be.
     """
-    _refuse_lone_rows(training)
-    encoder = known.encoder_.learned_again(*training.normal())
-    Z = encoder.encode(training.columns, training.codes())
+    learned = training.settled()
+    _refuse_lone_rows(learned)
+    encoder = known.encoder_.learned_again(*learned.normal())
+    Z = encoder.encode(learned.columns, learned.codes())
     with quietly():
-        model = clone(known.model_).fit(Z, **training.given(part))
-    return guarded(training, encoder, model, known.choice_, Z)
+        model = clone(known.model_).fit(Z, **learned.given(part))
+    return guarded(training, learned, encoder, model, known.choice_, Z)
 
 
 def _ignored(asked: TableModel, table: Table) -> Columns:
@@ -158,19 +161,23 @@ def quietly() -> warnings.catch_warnings[None]:
 
 def guarded(
     training: TrainingTable,
+    learned: TrainingTable,
     encoder: Encoder,
     model: OneClassEstimator,
     choice: Choice,
     Z: Array,
 ) -> Fitted:
-    """The model with ranges guarded and unknown tasks met."""
+    """The model with ranges guarded and unknown tasks met.
+
+    `learned` are those of the training rows that it was fitted to, and `Z` their numbers.
+    """
     rows, tasks, source = training_rows(
-        model, Z, training.labels, training.given()["outlier"], reset=False
+        model, Z, learned.labels, learned.given()["outlier"], reset=False
     )
     normal = ~rows.outlier
     X = rows.X[normal]
     codes = rows.codes[normal]
-    values = encoder.numbers(training.columns)[source][normal]
+    values = encoder.numbers(learned.columns)[source][normal]
     values = np.where(np.isfinite(values), values, np.nan)
     ranges, margins = learn_ranges(values, np.arange(len(values)))
     lost = np.zeros(len(rows.codes))

@@ -103,6 +103,7 @@ def choose_parts(training: TrainingTable) -> PartsChoice:
         reason = f"a usual task has fewer than {enough} rows, too short a past"
         line = _line(training, "values", np.nan, reason)
         return PartsChoice(PARTS[:1], columns_of([line]))
+    training = training.settled()
     drifting = drifting_columns(training)
     judged = _judged(training, drifting)
     if not judged:

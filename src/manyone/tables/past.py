@@ -200,11 +200,10 @@ class TablePast:
             )
         seasonal = self._seasonal()
         columns, after = past_columns(
-            X[has_task], own, when, fresh, self.span, seasonal
+            X[has_task], own, when, fresh, self.span, seasonal, self.span
         )
         if len(has_task) < len(X):
             values = np.full((len(X), columns.values.shape[1]), np.nan)
-            values[:, : X.shape[1]] = np.where(np.isfinite(X), 0.0, np.nan)
             values[has_task] = columns.values
             columns = PastColumns(values, X.shape[1])
         is_begun = np.ones(len(tasks), dtype=bool)

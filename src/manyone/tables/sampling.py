@@ -119,8 +119,7 @@ def kept_rows(
     if merged is None:
         raise ValueError("table has no rows.")
     rows = sampled(merged.rows)
-    rows = replace(rows, columns=interpreted(rows.columns, sorted(merged.written)))
-    return rows if compared is None or not compared.season else rows.settled()
+    return replace(rows, columns=interpreted(rows.columns, sorted(merged.written)))
 
 
 def _sweep(table: Table, past: TrainingPast | None) -> Sweep:

@@ -110,15 +110,21 @@ class TrainingTable:
         return replace(both, totals=sizes[strata])
 
     def settled(self) -> TrainingTable:
-        """The rows of which it is known what is usual at their time.
+        """The rows that have a past, and of which it is known what is usual at their time.
 
         Rows before that say nothing about how far values are from it. Tasks that would
         lose most of their rows keep all of them.
         """
         is_settled = np.ones(len(self.labels), dtype=bool)
+        has_value = np.zeros(len(self.labels), dtype=bool)
+        has_difference = has_value.copy()
         for column in self.columns.values():
+            if column.past is not None:
+                has_value |= np.isfinite(column.values)
+                has_difference |= ~np.isnan(column.past[:, 0])
             if column.usual is not None:
                 is_settled &= ~np.isnan(column.usual)
+        is_settled &= has_difference | ~has_value
         strata = self.strata()
         shares = np.bincount(strata, is_settled) / np.maximum(np.bincount(strata), 1)
         return self.take(np.flatnonzero(is_settled | (shares < 0.5)[strata]))

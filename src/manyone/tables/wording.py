@@ -121,7 +121,7 @@ def past_words(name: str, plain: Sequence[Words], about: AboutPast) -> list[Word
         now = plain_text(value, 6)
         if value != value:
             words.append(own)
-        elif part == "difference" and difference:
+        elif part == "difference" and abs(difference) > 0.0:
             recent = plain_text(value - difference, 3)
             verb = "rose" if difference > 0 else "fell"
             by = plain_text(abs(difference), 3)
