@@ -80,18 +80,9 @@ class Points:
         """State without what follows from it."""
         return {"kernel": self.kernel, "X": self.X, "columns": self.columns}
 
-    def new_rows(self, X: Rows) -> NewRows:
-        """New rows (m, d) made ready for `values` and `log_values`, once for all of them."""
-        if self.columns is not None:
-            return NewRows(X)
-        if not sparse.issparse(X):
-            X = np.asarray(X, dtype=np.float64)
-        with np.errstate(over="ignore", under="ignore"):
-            return self.kernel.new_rows(X, self.side)
-
     def values(self, X: Rows | NewRows, points: Choice | None = None) -> Array:
         """Kernel values (m, n) of new rows against all points, or chosen ones."""
-        new = X if isinstance(X, NewRows) else self.new_rows(X)
+        new = X if isinstance(X, NewRows) else self.kernel.new_rows(X, self.side)
         chosen = slice(None) if points is None else points
         if self.columns is not None:
             values = new.rows[:, self.columns[chosen]]

@@ -145,19 +145,22 @@ class Kernel:
             return Side(Y, extended, float(np.max(norms, initial=0.0)))
 
     def new_rows(self, X: Rows, side: Side) -> NewRows:
-        """Rows (m, d) made ready for `against` and `exponents`."""
+        """Rows (m, d) made ready for `against` and `exponents`, once for all of them."""
+        if not sparse.issparse(X):
+            X = np.asarray(X, dtype=np.float64)
+        elif self.name in _OF_DISTANCE and not sparse.issparse(side.rows):
+            X = X.toarray()
         if self.name not in _OF_DISTANCE:
             return NewRows(X)
-        if sparse.issparse(X) and not sparse.issparse(side.rows):
-            X = X.toarray()
-        X = self.scaled(X)
-        if side.extended is None:
-            return NewRows(X)
-        extended = np.empty((X.shape[0], X.shape[1] + 2))
-        extended[:, :-2] = X
-        extended[:, -2] = np.einsum("ij,ij->i", X, X)
-        extended[:, -1] = 1.0
-        return NewRows(X, extended)
+        with np.errstate(over="ignore", under="ignore"):
+            X = self.scaled(X)
+            if side.extended is None:
+                return NewRows(X)
+            extended = np.empty((X.shape[0], X.shape[1] + 2))
+            extended[:, :-2] = X
+            extended[:, -2] = np.einsum("ij,ij->i", X, X)
+            extended[:, -1] = 1.0
+            return NewRows(X, extended)
 
     def against(
         self, X: Rows | NewRows, side: Side, chosen: Choice = slice(None)
