@@ -18,7 +18,7 @@ from manyone.data.rows import places
 from manyone.messages import warn_user
 from manyone.selection.auto import AutoOneClass
 from manyone.tables import TableModel
-from manyone.tables.answers import BASES, Answers
+from manyone.tables.answers import Answers
 from manyone.tables.frames import Frame, Table, as_table
 from manyone.watch import drift, thresholds
 from manyone.watch.memory import FAULT, NORMAL, UNANSWERED, Id, RememberedRows
@@ -62,18 +62,12 @@ class Watched:
         Natural logarithm of the evidence that the row's task drifts; the flag is raised where it
         reaches ``-log(drift_level)``. NaN for rows that did not count.
     codes : ndarray of shape (n,)
-        Number of the row's task among those of the model, -1 for a task never seen.
-    basis : ndarray of str of shape (n,)
-        Which scores the row's task started from: its own, or pooled ones of all tasks. Rows of
-        an unknown task are compared with all tasks.
-    known : ndarray of bool of shape (n,)
-        False for rows of tasks never seen, which are answered by the model alone.
+        Number of the row's task among those of the model, -1 for a task never seen, whose rows
+        are answered by the model alone.
     new : ndarray of bool of shape (n,)
         False for rows whose id came before, which are answered as they were.
     by_model : Answers
         What the model alone says; of arrays the scores only.
-    fleet_drift : bool
-        Whether all tasks taken together have been flagged.
     """
 
     id: Labels
@@ -84,11 +78,8 @@ class Watched:
     weight: Array
     evidence: Array
     codes: Codes
-    basis: NDArray[np.str_]
-    known: Mask
     new: Mask
     by_model: Answers
-    fleet_drift: bool
 
     def answers(self) -> Answers:
         """What the monitor says of rows that are new, in the words of a model."""
@@ -245,11 +236,8 @@ class Monitor:
             weight=rows["weight"].astype(np.float64),
             evidence=evidence,
             codes=by_model.codes,
-            basis=BASES[by_model.basis],
-            known=by_model.codes >= 0,
             by_model=by_model,
             new=new,
-            fleet_drift=bool(self.state.fleet_flagged[0] >= 0),
         )
 
     def _judge(
