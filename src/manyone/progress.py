@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator, Sized
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 #: Called with the steps done and those known of.
@@ -20,14 +21,14 @@ class _Counted(Sized, Iterable[T_co], Protocol[T_co]):
     """What can be counted before it is gone through."""
 
 
+@dataclass
 class _Count:
     """Steps done and known of, and who is told."""
 
-    def __init__(self, tell: Tell, say: Say | None) -> None:
-        self.tell = tell
-        self.say = say
-        self.done = 0
-        self.total = 0
+    tell: Tell
+    say: Say | None
+    done: int = 0
+    total: int = 0
 
     def add(self, done: int, total: int) -> None:
         self.done += done

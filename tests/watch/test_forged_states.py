@@ -133,7 +133,7 @@ def test_states_of_other_numbers_of_tasks_and_other_formats_are_refused(
     with pytest.raises(ValueError, match="another model"):
         Monitor.load_state(path, model)
     path.write_bytes(b"manyone monitor state 2\n and what follows")
-    with pytest.raises(ValueError, match="older manyone"):
+    with pytest.raises(ValueError, match="earlier manyone"):
         Monitor.load_state(path, model)
     path.write_bytes(b"SQLite format 3\0 and what follows")
     with pytest.raises(ValueError, match="store of manyone watch"):

@@ -225,7 +225,7 @@ def table_csv(results: Results) -> str:
         ]
         for row in results.rows
     ]
-    return csv_text(heads.split(","), lines)
+    return csv_text([heads.split(","), *lines])
 
 
 def pairs_csv(results: Results) -> str:
@@ -246,7 +246,7 @@ def pairs_csv(results: Results) -> str:
         ]
         for pair in results.pairs
     ]
-    return csv_text(heads.split(","), lines)
+    return csv_text([heads.split(","), *lines])
 
 
 def _number(value: float | None, digits: str = ".4f") -> str:

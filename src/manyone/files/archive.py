@@ -224,7 +224,13 @@ def _read(
         tree = json.loads(stream.read(header["tree"]))
         layouts = _layouts(tree["arrays"], header["bytes"] - header["tree"])
         arrays = [_read_array(stream, layout) for layout in layouts]
-        return _value(tree, arrays, trusted)
+        steps = []
+        if tree["foreign"] is not None:
+            member = arrays[tree["foreign"]]
+            if member.dtype != np.uint8:
+                raise ModelFileError("its steps are no bytes")
+            steps = foreign.unpacked(member.tobytes(), trusted)
+        return _built(tree["root"], tree["objects"], Reader(arrays, steps))
     except ImportError:
         raise
     except Exception as error:
@@ -295,34 +301,17 @@ def _layouts(described: Json, size: int) -> list[Layout]:
 
 
 def _read_array(stream: IO[bytes], layout: Layout) -> AnyArray:
+    """The next array; bytes that no value of its type has are refused: NumPy trusts them."""
     dtype, shape, order = layout
     array = np.empty(math.prod(shape), dtype=dtype)
     if array.size:
-        stream.readinto(array.view(np.uint8).data)  # type: ignore[attr-defined]
+        content = array.view(np.uint8)
+        stream.readinto(content.data)  # type: ignore[attr-defined]
+        if dtype.kind == "b" and content.max() > 1:
+            raise ModelFileError("an array has values that are neither true nor false")
+        if dtype.kind == "U" and array.view("<u4").max() > _LAST_CHARACTER:
+            raise ModelFileError("an array has texts with characters that do not exist")
     return array.reshape(shape, order=order)
-
-
-def _check_content(array: AnyArray) -> None:
-    """Refuse bytes that no value of the type has: NumPy would trust them."""
-    if not array.size:
-        return
-    flat = array.ravel(order="K")
-    if array.dtype.kind == "b" and flat.view(np.uint8).max() > 1:
-        raise ModelFileError("an array has values that are neither true nor false")
-    if array.dtype.kind == "U" and flat.view("<u4").max() > _LAST_CHARACTER:
-        raise ModelFileError("an array has texts with characters that do not exist")
-
-
-def _value(tree: Json, arrays: list[AnyArray], trusted: Sequence[str]) -> object:
-    for array in arrays:
-        _check_content(array)
-    steps = []
-    if tree["foreign"] is not None:
-        member = arrays[tree["foreign"]]
-        if member.dtype != np.uint8:
-            raise ModelFileError("its steps are no bytes")
-        steps = foreign.unpacked(member.tobytes(), trusted)
-    return _built(tree["root"], tree["objects"], Reader(arrays, steps))
 
 
 def _built(root: Json, objects: list[Json], reader: Reader) -> Json:

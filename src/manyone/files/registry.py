@@ -49,7 +49,7 @@ class Entry:
     fitted: frozenset[str]
     check: Check | None
 
-    @property
+    @cached_property
     def is_estimator(self) -> bool:
         """Whether values have a state, of parameters and what a fit has added."""
         return hasattr(self.cls, "get_params")

@@ -32,10 +32,10 @@ def toml_beside(module: str, name: str) -> dict[str, Any]:
     return tomllib.loads(Path(module).with_name(name).read_text(encoding="utf-8"))
 
 
-def csv_text(header: Sequence[str], lines: Iterable[Sequence[object]]) -> str:
-    """A table as the text of a CSV file."""
+def csv_text(lines: Iterable[Sequence[object]]) -> str:
+    """Lines of a table, its header too, as the text of a CSV file."""
     stream = io.StringIO()
-    csv.writer(stream, lineterminator="\n").writerows([header, *lines])
+    csv.writer(stream, lineterminator="\n").writerows(lines)
     return stream.getvalue()
 
 

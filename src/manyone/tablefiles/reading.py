@@ -254,10 +254,6 @@ def _in_blocks(table: pl.LazyFrame) -> Iterator[TypedBlock]:
         yield table.slice(start, _ROWS).collect(), share
 
 
-def _query_blocks(query: Query) -> Iterator[TypedBlock]:
-    yield from _in_blocks(selected(query).lazy())
-
-
 def _parquet_blocks(
     name: str, source: Path | list[Path] | IO[bytes]
 ) -> Iterator[TypedBlock]:
@@ -390,7 +386,8 @@ class OpenFile(NamedTuple):
 def opened(source: Source | bytes) -> Iterator[OpenFile]:
     """Open a file, a folder, stdin or bytes, and refuse what is known to be no table."""
     if isinstance(source, Query):
-        yield OpenFile(str(source), io.BytesIO(), typed=_query_blocks(source))
+        blocks = _in_blocks(selected(source).lazy())
+        yield OpenFile(str(source), io.BytesIO(), typed=blocks)
         return
     if isinstance(source, Path) and source.is_dir():
         blocks = _parquet_blocks(str(source), parquet_files(source))

@@ -8,13 +8,12 @@ and never cut off.
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
+from manyone.files import csv_text
 from manyone.tablefiles.ends import Ends
 from manyone.watch.database import sound
 from manyone.watch.store import Store
@@ -135,10 +134,10 @@ class ScoreCopy:
     def _texts(self) -> Iterator[tuple[int, bytes]]:
         """What comes next in the file, and the last row of each piece."""
         if not self._size:
-            yield self._last_row, _as_csv([self._columns])
+            yield self._last_row, csv_text([self._columns]).encode()
         numbers, lines = self._rows_after(self._last_row)
         while numbers:
-            yield numbers[-1], _as_csv(lines)
+            yield numbers[-1], csv_text(lines).encode()
             numbers, lines = self._rows_after(numbers[-1])
 
     def _rows_after(self, number: int) -> tuple[list[int], list[list[object]]]:
@@ -159,9 +158,3 @@ class ScoreCopy:
                 numbers.append(row)
                 lines.append([*values, *handed_through, *why[: self._reasons]])
         return numbers, lines
-
-
-def _as_csv(lines: Sequence[Sequence[object]]) -> bytes:
-    stream = io.StringIO()
-    csv.writer(stream, lineterminator="\n").writerows(lines)
-    return stream.getvalue().encode()

@@ -43,7 +43,6 @@ from manyone.watch.thresholds import (
 )
 
 _KIND = "state"
-_OLD_FORMAT = b"manyone monitor state "
 _STORE = b"SQLite format 3\0"
 
 
@@ -181,7 +180,10 @@ class MonitorState:
         -------
         MonitorState
         """
-        check_drift_level(drift_level)
+        if not 0 < drift_level < 1:
+            raise ValueError(
+                f"drift_level must lie between 0 and 1; got {drift_level!r}."
+            )
         estimator = estimator_of(model)
         rate = estimator._check_calibrated()
         anchors = anchors_of(estimator)
@@ -247,12 +249,6 @@ def _past_of(model: WatchedModel) -> TablePast | None:
     return None if past is None else past.of_tasks(past.tasks)
 
 
-def check_drift_level(drift_level: float) -> None:
-    """Refuse what is no probability."""
-    if not 0 < drift_level < 1:
-        raise ValueError(f"drift_level must lie between 0 and 1; got {drift_level!r}.")
-
-
 def counted_rows(calibration: Calibration) -> Array:
     """What a left-out row of each task counts for, shape (T,): 1 if it is like no other."""
     rows = np.diff(calibration.starts)
@@ -300,11 +296,6 @@ def state_from_bytes(content: bytes, name: str) -> MonitorState:
     ValueError
         If these are not the bytes of a state.
     """
-    if content.startswith(_OLD_FORMAT):
-        raise ValueError(
-            f"{name} was written by an older manyone, which this one does not read. "
-            "Start a new one under another name."
-        )
     try:
         state = archive.loads(content, _KIND)
     except ModelFileError as error:
