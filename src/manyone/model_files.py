@@ -419,7 +419,7 @@ register(
 )
 register(
     Encoder,
-    {"fill": "T+1 D", "precision": "p p"},
+    {"fill": "T+1 D", "precision": "p p", "reach": "2 T+1 L"},
     check=_check_encoder,
 )
 register(

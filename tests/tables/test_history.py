@@ -340,3 +340,30 @@ def test_a_row_without_a_past_has_not_stood_still(model, tables):
     scores = model.score(alone, explain=1)
     assert not scores["alarm"].any()
     assert not model.score(alone.assign(pump="new"))["alarm"].any()
+
+
+def test_a_level_that_stays_counts_up_to_a_limit_that_another_task_goes_beyond():
+    train, later = pumps(0.0, seed=2)
+    train.loc[train["pump"] == "a", "flow"] += 400.0
+    later.loc[later["pump"] == "a", "flow"] += 400.0
+    model = in_time().fit(train)
+    encoder = model.encoder_
+    place = encoder.starts[encoder.used.index("flow")]
+    learned = model.training_.settled()
+    Z = encoder.encode(learned.columns, learned.codes())
+    own = Z[learned.labels == "b", place]
+    limit = own.max() + 3.0 * own.std()
+
+    def coordinates(flow, code):
+        table = later[later["pump"] == "b"].assign(flow=flow)
+        frame, _ = model.with_past(as_table(table))
+        columns = encoder.read(frame)
+        return encoder.encode(columns, np.full(len(table), code))[:, place]
+
+    tasks = model.tasks_.tolist()
+    stays = coordinates(600.0, tasks.index("b"))
+    np.testing.assert_allclose(stays, limit)
+    # The other task has such values, those of a third are beyond all.
+    assert coordinates(600.0, tasks.index("a")).min() > limit + 1.0
+    assert coordinates(600.0, -1).min() > limit + 1.0
+    assert coordinates(1000.0, tasks.index("b")).min() > Z[:, place].max()

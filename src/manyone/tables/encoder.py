@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -37,6 +37,11 @@ from manyone.tables.past import add_past
 # What was never seen (a level, a gap) is guarded while at most this share of the rows, over the
 # columns guarded, has such of its own: so many normal rows will bring more.
 _NEWS = 0.01
+# A value that stays beyond those of its task counts as so many of their standard deviations
+# beyond, if other tasks have had such values. When it comes, its difference tells it.
+_FARTHEST_LEVEL = 3.0
+# Rows of a task from which on it is known where its values lie.
+_KNOWN_ROWS = 50
 # Beyond so many measurements, what is missing is not expected from the others: means stand for it.
 _MOST_RELATED = 1000
 
@@ -58,12 +63,16 @@ class Encoder:
         Inverse covariance, inside tasks, of the coordinates of measurements (columns of numbers
         with more than two values): by it a missing one is expected from the others of its row.
         None where no value was missing, or of more than a thousand measurements.
+    reach : ndarray of shape (2, T + 1, L)
+        Between what the levels of columns with a past stay in each task, and, last, in tasks
+        that are not known.
     """
 
     decisions: tuple[Decision, ...]
     linear: float
     fill: Array
     precision: Array | None = None
+    reach: Array = field(default_factory=lambda: np.empty((2, 0, 0)))
 
     @classmethod
     def learn(
@@ -193,6 +202,17 @@ class Encoder:
             if isinstance(each, NumberMap) and each.has_past
         ]
 
+    @cached_property
+    def _levels(self) -> Codes:
+        """Coordinates (L,) of levels that have a difference, which is the next one."""
+        pairs = zip(self.starts.tolist(), self.maps, strict=False)
+        levels = [
+            start
+            for start, each in pairs
+            if isinstance(each, NumberMap) and each.parts[:2] == PARTS[:2]
+        ]
+        return np.array(levels, dtype=np.intp)
+
     def _filled(self, columns: Columns, codes: Codes, n_tasks: int) -> Encoder:
         """The encoder that imputes by these rows: their means, and how columns are related."""
         Z = self._coordinates(columns)
@@ -211,7 +231,8 @@ class Encoder:
         if has_gaps and 1 < len(places) <= _MOST_RELATED:
             about = Z[:, places] - fill[codes][:, places]
             precision = relations(about, len(codes) - len(np.unique(codes)))
-        return replace(self, fill=fill, precision=precision)
+        reach = _reach(Z[:, self._levels], codes, n_tasks)
+        return replace(self, fill=fill, precision=precision, reach=reach)
 
     def _fill(self, sums: Array, counts: Array) -> Array:
         """What stands for missing coordinates, from sums of known ones and their counts (T, D)."""
@@ -287,12 +308,25 @@ class Encoder:
         """
         Z = self._coordinates(columns)
         missing = np.isnan(Z)
+        self._keep_levels(Z, missing, codes)
         if missing.any():
             rows, places = np.nonzero(missing)
             Z[rows, places] = self.fill[codes[rows], places]
             if self.precision is not None:
                 self._expect(Z, missing, codes, self.precision)
         return Z
+
+    def _keep_levels(self, Z: Array, missing: Mask, codes: Codes) -> None:
+        """Keep levels within their reach, where there is a difference beside them.
+
+        What no task has had stays where it is.
+        """
+        for number, place in enumerate(self._levels.tolist()):
+            level = Z[:, place]
+            ends = self._curves[place].scores[[0, -1]]
+            low, high = self.reach[:, codes, number]
+            was_had = (level >= ends[0]) & (level <= ends[1]) & ~missing[:, place + 1]
+            Z[:, place] = np.where(was_had, np.clip(level, low, high), level)
 
     def _expect(self, Z: Array, missing: Mask, codes: Codes, precision: Array) -> None:
         """Put what is expected, given the others, where measurements of known tasks are missing.
@@ -366,3 +400,21 @@ class Encoder:
             field: np.array([getattr(each, field) for each in self.decisions])
             for field in fields
         }
+
+
+def _reach(levels: Array, codes: Codes, n_tasks: int) -> Array:
+    """Lowest and highest level of each task and, last, of others, (2, T + 1, L).
+
+    From coordinates (n, L), NaN where missing, of tasks (n,).
+    """
+    reach = np.full((2, n_tasks + 1, levels.shape[1]), np.inf)
+    reach[0] = -np.inf
+    starts = np.searchsorted(codes, np.arange(n_tasks + 1))
+    for task in np.flatnonzero(np.diff(starts) >= _KNOWN_ROWS).tolist():
+        own = levels[starts[task] : starts[task + 1]]
+        known = ~np.isnan(own)
+        enough = np.flatnonzero(known.sum(axis=0) >= _KNOWN_ROWS)
+        beyond = _FARTHEST_LEVEL * np.nanstd(own[:, enough], axis=0)
+        reach[0, task, enough] = np.nanmin(own[:, enough], axis=0) - beyond
+        reach[1, task, enough] = np.nanmax(own[:, enough], axis=0) + beyond
+    return reach
