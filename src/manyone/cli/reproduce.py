@@ -15,7 +15,6 @@ Run the same command again after an interruption: finished cells are kept.
 from __future__ import annotations
 
 import shlex
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -88,10 +87,14 @@ def reproduce(
     command += f" --seed {seed} --out {shlex.quote(str(out))}"
     command += " --quick" if quick else ""
     with progress("reproducing", "cells", delay=0.0) as update:
-        processes = workers or cpu_count()
-        home = str(data_home) if data_home else None
-        run = partial(run_plan, workers=processes, data_home=home, command=command)
-        results = run(plan, out, progress=update)
+        results = run_plan(
+            plan,
+            out,
+            workers=workers or cpu_count(),
+            data_home=str(data_home) if data_home else None,
+            command=command,
+            progress=update,
+        )
     for name in results.datasets:
         print_table(auc_table(name, results), leave_out=("p", "difference"))
     if plan.missing:

@@ -534,16 +534,13 @@ class TableModel(OutlierMixin, BaseEstimator):
         made, after = self._made(frame, columns, past, moves, in_order)
         return with_columns(frame, past, made), after
 
-    def columns_in_stream(
-        self, frame: Frame, past: TablePast | None, moves: Mask
-    ) -> Columns:
+    def columns_in_stream(self, frame: Frame, past: TablePast, moves: Mask) -> Columns:
         """The columns that are used, with the past of their rows.
 
-        As `with_past` for rows as they come: the past moves on in place.
+        As `with_past` for rows as they come: the past moves on in place. No frame is made,
+        which would take longer than all the rest of a single row.
         """
         columns = self.encoder_.read(frame)
-        if past is None or carries_past(frame):
-            return columns
         made, _ = self._made(frame, columns, past, moves, in_order=False)
         return add_made(columns, past, made)
 

@@ -20,6 +20,7 @@ from manyone.selection.auto import AutoOneClass
 from manyone.tables import TableModel
 from manyone.tables.answers import Answers
 from manyone.tables.frames import Frame, Table, as_table
+from manyone.tables.past import carries_past
 from manyone.watch import drift, thresholds
 from manyone.watch.memory import FAULT, NORMAL, UNANSWERED, Id, RememberedRows
 from manyone.watch.model import (
@@ -184,8 +185,10 @@ class Monitor:
         columns = None
         if isinstance(self.model, TableModel):
             X = as_table(given)
-            is_new = self._is_new(X, id)
-            columns = self.model.columns_in_stream(X, self.state.past, is_new)
+            past = self.state.past
+            if past is not None and not carries_past(X):
+                is_new = self._is_new(X, id)
+                columns = self.model.columns_in_stream(X, past, is_new)
         return self._watch(answer_rows(self.model, X, task, columns), time, id)
 
     def with_past(self, table: Table, id: object = None) -> Frame:
@@ -200,11 +203,11 @@ class Monitor:
             As in `update`: rows that came before move nothing.
         """
         frame = as_table(table)
+        past = self.state.past
+        if past is None:
+            return frame
         is_new = self._is_new(frame, id)
-        frame, _ = self.model.with_past(
-            frame, self.state.past, moves=is_new, in_order=False
-        )
-        return frame
+        return self.model.with_past(frame, past, moves=is_new, in_order=False)[0]
 
     def _is_new(self, frame: Frame, id: object) -> Mask:
         """Which rows did not come before, and are the first with their id, shape (n,)."""

@@ -141,7 +141,8 @@ class Store:
         self.path = path
         self._connection = connection
         self._version = self._data_version()
-        self._saved = False
+        #: Whether something has been committed.
+        self.saved = False
 
     # ------------------------------------------------------------------------- transactions
 
@@ -156,7 +157,7 @@ class Store:
         if monitor is not None:
             self._save(monitor.state)
         self.execute("COMMIT")
-        self._saved = True
+        self.saved = True
         self._version = self._data_version()
         self.execute("BEGIN IMMEDIATE")
         if self._data_version() != self._version:
@@ -169,11 +170,6 @@ class Store:
         self.execute(
             "INSERT OR REPLACE INTO monitor VALUES (1, ?)", [state_to_bytes(state)]
         )
-
-    @property
-    def saved(self) -> bool:
-        """Whether something has been committed."""
-        return self._saved
 
     def _data_version(self) -> int:
         """A number that changes when another process commits."""
@@ -227,11 +223,9 @@ class Store:
         if state is None:
             return None
         known = model.training_.past
-        if (state.past is None) != (known is None):
-            raise StoreError(f"{self.path} is of another model.")
-        if state.past is None or known is None:
+        if state.past is None and known is None:
             return None
-        if not state.past.is_like(known):
+        if state.past is None or known is None or not state.past.is_like(known):
             raise StoreError(f"{self.path} is of another model.")
         return state.past.ended()
 
