@@ -80,9 +80,15 @@ class Points:
         """State without what follows from it."""
         return {"kernel": self.kernel, "X": self.X, "columns": self.columns}
 
+    def new_rows(self, X: Rows) -> NewRows:
+        """New rows (m, d), or the kernel values that they bring, ready for `values`."""
+        if self.columns is not None:
+            return NewRows(X)
+        return self.kernel.new_rows(X, self.side)
+
     def values(self, X: Rows | NewRows, points: Choice | None = None) -> Array:
         """Kernel values (m, n) of new rows against all points, or chosen ones."""
-        new = X if isinstance(X, NewRows) else self.kernel.new_rows(X, self.side)
+        new = X if isinstance(X, NewRows) else self.new_rows(X)
         chosen = slice(None) if points is None else points
         if self.columns is not None:
             values = new.rows[:, self.columns[chosen]]

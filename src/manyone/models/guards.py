@@ -390,7 +390,7 @@ def nearest_points(
         most_points = int(np.bincount(point_codes).max(initial=0))
         for places, tasks in blocks_by_task(codes[everyone], 4 * most_points):
             block_rows = everyone[places]
-            new_rows = points.kernel.new_rows(X[block_rows], points.side)
+            new_rows = points.new_rows(X[block_rows])
             owners = [task for task, _ in tasks]
             first = point_codes.searchsorted(owners).tolist()
             last = point_codes.searchsorted(owners, side="right").tolist()
@@ -412,7 +412,7 @@ def nearest_points(
             break
         for block in row_blocks(len(far), 4 * len(point_codes[some])):
             rows = far[block]
-            compare(rows, points.kernel.new_rows(X[rows], points.side), some)
+            compare(rows, points.new_rows(X[rows]), some)
     return np.maximum(nearest, 0.0)  # a little below 0 by rounding
 
 

@@ -41,7 +41,7 @@ class TaskExpansions:
         gap = np.empty(X.shape[0])
         most_points = int(np.diff(self.starts).max()) + len(self.shared_coef)
         for rows, tasks in blocks_by_task(codes, 2 * (most_points + X.shape[1])):
-            new_rows = self.points.kernel.new_rows(X[rows], self.points.side)
+            new_rows = self.points.new_rows(X[rows])
             for task, part in tasks:
                 points, coef = self.expansion(task)
                 values = self.points.values(new_rows.take(part), points)
