@@ -30,7 +30,7 @@ QUICK = "--quick" in sys.argv
 TASKS = 16
 ROWS = 20_000 if QUICK else 200_000
 NEW = 8_000
-LIMITS = (125, 500) if QUICK else (250, 500, 1_000, 2_000, 4_000)
+LIMITS = (125, 500) if QUICK else (250, 500, 1_000)
 SEEDS = (0,) if QUICK else (0, 1, 2)
 
 

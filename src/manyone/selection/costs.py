@@ -30,22 +30,18 @@ FEWEST_ROWS = 1000
 
 
 def seconds_to_fit(model: MultiTaskOneClass, rows: TrainingRows) -> float:
-    """Seconds that a fit of one of the methods of `auto` takes on one core, about.
+    """Seconds that a fit of one of the joint methods of `auto` takes on one core, about.
 
     Parameters
     ----------
-    model : JointOCKSR, IndependentOCKSR or NonlinearOCKSR
+    model : JointOCKSR or NonlinearOCKSR
     rows : TrainingRows
 
     Returns
     -------
     float
     """
-    sizes = np.array([len(rows.codes)], dtype=np.float64)
-    if not model.can.joint:
-        sizes = np.bincount(rows.codes[~rows.outlier]).astype(np.float64)
-    cubes = float(np.sum(sizes**3))
-    return _RIDGES[type(model).__name__] * cubes / _CUBES_A_SECOND
+    return _RIDGES[type(model).__name__] * float(len(rows.codes)) ** 3 / _CUBES_A_SECOND
 
 
 def is_affordable(model: MultiTaskOneClass, rows: TrainingRows) -> bool:
