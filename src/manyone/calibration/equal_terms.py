@@ -8,15 +8,18 @@ many rows: for depths (minus scores) of models with k rows of the task,
 .. math:: \log d_k = \log d_\infty + \beta / k .
 
 :math:`\beta` is one number for all tasks: the mean difference of logarithms of upper
-quantiles of the depths at the two sizes, over the mean difference of 1/k. Depths are
-then multiplied by :math:`\exp(-\beta (1/k - 1/n))`.
+quantiles of the depths at the two sizes, over the mean difference of 1/k. Depths of
+models with k rows are then multiplied by :math:`\exp(-\beta (1/k - 1/(k + 1)))`, what one
+row more is worth. (Left-out scores of closed forms, which lack one row, keep the rate as
+they are. Moved from 18 to all 20 rows, adaptive metrics raised 10.9 % of 10: ``python
+benchmarks/bench_promises.py "gaussian 20" "bimodal 20" --methods IndA``.)
 
 **Rows in time.** A block of time is judged by earlier blocks. Without the oldest of them
 the model has fewer rows; so :math:`\beta` is measured. Without the latest of them it has as
 few, and lies a block of time further back. By how much depths are larger then is what a
 block of time costs: nothing where rows do not drift. New rows come for as long as training
 rows did, on average two blocks further away than the next one, so depths are multiplied
-by that twice.
+by that twice. The rows that they lack are many, and depths are brought to those of all n.
 
 Only tasks that were left out twice are moved. With groups these are the long ones in
 time: what a row more is worth to them says nothing of tasks with a tenth of their rows.
@@ -75,7 +78,7 @@ def on_equal_terms(
     far: Array | None,
     later: Round | None = None,
 ) -> Array:
-    """Scores as a model of all rows would have given them, had it not seen the row.
+    """Scores of folds on the terms of new rows, see the module.
 
     Parameters
     ----------
@@ -112,6 +115,8 @@ def on_equal_terms(
     slope = depths.slope(values, fewer, once.kept, twice.kept)
     # (Rows of no task are known outliers, which are not judged.)
     total = np.maximum(counts[np.maximum(codes, 0)], once.kept)
+    if later is None:
+        total = np.minimum(total, once.kept + 1.0)
     with np.errstate(divide="ignore", invalid="ignore"):
         factor = np.exp(-slope * (1.0 / once.kept - 1.0 / total))
     factor = np.clip(factor, _LEAST, _MOST)
