@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from manyone.alerts.evidence import Runs
 from manyone.alerts.incidents import Findings
 from manyone.alerts.values import Rows, Tasks
 from manyone.page.fleet import Drift, FleetReport, Relations
@@ -39,6 +40,9 @@ def made_up_findings(
     lowest = np.array([scores[0] for scores in left_out])
     threshold = np.where(is_own, threshold, np.minimum(threshold, lowest))
     medians = np.array([np.median(scores) for scores in left_out])
+    # Left-out rows are independent: any order is one in time.
+    order = np.random.default_rng(seed)
+    in_time = [order.permutation(size) for size in trained]
     tasks = Tasks(
         names=names,
         trained=trained,
@@ -48,6 +52,7 @@ def made_up_findings(
         unit=np.maximum(medians - threshold, 0.05),
         left_out=np.concatenate(left_out),
         starts=starts,
+        runs=Runs((place + 1) / (len(place) + 1) for place in in_time),
     )
     task = np.repeat(np.arange(T), m)
     score = -rng.gamma(6, 0.12, T * m)

@@ -341,6 +341,7 @@ register(
         "scores": "k!",
         "weight": "k!",
         "shift": "k!",
+        "place": "k!",
         "starts": "T+1 starts k",
         "far": "T",
         "lends": "T",

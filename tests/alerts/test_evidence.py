@@ -3,17 +3,21 @@
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.optimize import brentq
+from scipy.signal import lfilter
 
 from manyone.alerts.evidence import (
+    STANDS_OUT,
+    Runs,
     alarm_law,
     chance_of,
     chance_of_rows,
     depth_pvalues,
     evidence,
     highest_rate,
+    lowest_evidence,
     most_by_chance,
     total_law,
-    window_evidence,
 )
 
 
@@ -120,19 +124,82 @@ def test_rows_that_are_chosen_by_looking_do_not_make_more_evidence():
         assert evidence(chosen, 16, 40) >= evidence(p, 16, 40) - 1e-15
 
 
-def test_evidence_of_windows_is_seldom_small_for_normal_rows():
+def in_runs(rng, size, likeness):
+    """P-values in time; their normal scores are correlated with those before."""
+    noise = rng.normal(size=size + 50) * np.sqrt(1.0 - likeness**2)
+    return stats.norm.cdf(lfilter([1.0], [1.0, -likeness], noise)[50:])
+
+
+def test_strongest_run_is_the_best_of_all_windows():
+    rng = np.random.default_rng(0)
+    left_out = in_runs(rng, 3000, 0.5)
+    runs = Runs([left_out])
+    for _ in range(50):
+        p = in_runs(rng, 30, 0.7)
+        sums = [
+            -np.log(p[begin:end]).sum() - 2.0 * (end - begin)
+            for begin in range(30)
+            for end in range(begin + 1, 31)
+        ]
+        found = runs.pvalues(p).min(initial=1.0)
+        if max(sums) <= 0.0:
+            assert found == 1.0
+            continue
+        # A single row that is as strong.
+        alone = runs.pvalues(np.array([np.exp(-2.0 - max(sums))]))
+        assert found == pytest.approx(alone[0], rel=1e-6)
+
+
+def test_runs_of_independent_rows_fall_off_as_theory_says():
+    # Karlin and Altschul: the mean of exp(a (-log p - 2)) is 1, so exp(2 a) (1 - a) = 1.
+    scale = brentq(lambda a: np.exp(2.0 * a) * (1.0 - a) - 1.0, 0.1, 0.999)
+    rng = np.random.default_rng(1)
+    runs = Runs(rng.uniform(size=(50, 4000)))
+    strength = np.array([6.0, 12.0])
+    weak, strong = np.concatenate([runs.pvalues(np.exp([-2.0 - s])) for s in strength])
+    assert np.log(weak / strong) / 6.0 == pytest.approx(scale, rel=0.05)
+
+
+@pytest.mark.parametrize("likeness", [0.0, 0.5, 0.9])
+def test_runs_of_normal_rows_seldom_stand_out(likeness):
+    """Tables of six tasks; ranks of runs, of many runs and of distances are looked at."""
+    rng = np.random.default_rng(2)
+    found = []
+    by_rows = []
+    for _ in range(60):
+        runs = Runs([in_runs(rng, 300, likeness) for _ in range(6)])
+        for _ in range(10):
+            for _ in range(6):
+                p = in_runs(rng, 100, likeness)
+                in_run = runs.pvalues(p)
+                least = lowest_evidence(in_run, 100, 300)
+                found.append(18 * min(least, evidence(in_run, 100, 300)))
+                by_rows.append(12 * evidence(p, 100, 300))
+    tables = len(found) / 6
+    assert np.sum(np.array(found) < STANDS_OUT) / tables <= 0.05
+    # They are used, and rows taken as independent would be far from that.
+    assert 0.1 < np.sum(np.array(found) < 1.0) / tables < 1.5
+    if likeness == 0.9:
+        assert np.sum(np.array(by_rows) < STANDS_OUT) / tables > 0.1
+
+
+def test_rows_that_are_chosen_by_looking_do_not_make_stronger_runs():
     rng = np.random.default_rng(3)
-    smallest = []
-    for _ in range(400):
-        left_out = np.sort(rng.normal(size=60))
-        p = (1 + np.searchsorted(left_out, rng.normal(size=32))) / 61
-        chances = []
-        for span in (4, 8, 16, 32):
-            for begin in range(0, 33 - span):
-                window = p[begin : begin + span]
-                chances.append(window_evidence(p, window, span, 32, 60))
-        smallest.append(min(chances))
-    assert np.mean(np.array(smallest) <= 0.05) <= 0.05 + 2 * np.sqrt(0.05 / 400)
+    runs = Runs([in_runs(rng, 1000, 0.5)])
+    for _ in range(200):
+        p = in_runs(rng, 40, 0.5)
+        chosen = np.where(rng.uniform(size=40) < 0.6, p, 1.0)
+        lowest = runs.pvalues(chosen).min(initial=1.0)
+        assert lowest >= runs.pvalues(p).min(initial=1.0) - 1e-15
+
+
+def test_few_rows_tell_nothing_of_runs():
+    sequence = np.random.default_rng(4).uniform(size=100)
+    runs = Runs([sequence])
+    assert runs.tell(300, 20) and runs.tell(80, 60) and not runs.tell(80, 20)
+    assert not Runs([]).tell(300, 200)
+    assert Runs([sequence]).pvalues(np.ones(3)).tolist() == []
+    assert lowest_evidence(np.empty(0), 10, 30) == 1.0
 
 
 def test_depth_counts_beyond_all_left_out_rows_only():

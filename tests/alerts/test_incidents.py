@@ -99,7 +99,7 @@ def test_a_long_calm_separates_incidents():
 
 
 def test_a_dense_run_tells_more_than_as_many_alarms_anywhere():
-    findings = made_up_findings(T=1, n=60, m=400, planted=())
+    findings = made_up_findings(T=1, n=900, m=400, planted=())
     order = np.argsort(findings.rows.time)
     calm = quiet_rows(findings)
     run = with_alarms(calm, order[50:58], 0.02)

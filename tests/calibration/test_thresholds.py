@@ -51,6 +51,21 @@ def test_pvalues_count_calibration_scores(rate):
     assert np.array_equal(new < offsets[task], p <= rate)
 
 
+def test_left_out_rows_are_ranked_among_the_others():
+    rng = np.random.default_rng(2)
+    scores = -np.concatenate([rng.uniform(size=120), rng.integers(1, 9, 100)])
+    codes = np.repeat([0, 1], [120, 100])
+    calibration = Calibration.from_scores(scores, codes, np.ones(220), 2, "folds")
+    p = calibration.at(0.1).left_out_pvalues()
+    for row, (score, task) in enumerate(
+        zip(calibration.scores, calibration.codes, strict=True)
+    ):
+        others = np.delete(calibration.scores, row)
+        others = others[np.delete(calibration.codes, row) == task]
+        expected = (1 + np.sum(others <= score)) / (len(others) + 2)
+        assert p[row] == pytest.approx(expected, rel=1e-9)
+
+
 def test_offset_is_an_order_statistic():
     scores, codes, calibration = made([19])
     assert calibration.offsets(0.05)[0][0] == pytest.approx(scores.min(), abs=1e-11)

@@ -15,15 +15,16 @@ m / (n + m), so the ranks of one task of thirty rows hardly speak. Incidents the
 by the p-values of the model, for which tasks with few rows borrow (see
 `manyone.calibration.thresholds`), and the same law is used with k = p (n + 1): all tasks
 say how many rows to expect below a level, and the n rows of a task how far it may be from
-that. A row farther out than all left-out rows counts by its distance, too, see
-`depth_pvalues`. Both are measured, not proven: ``benchmarks/bench_incidents.py``.
+that. Where rows have times, runs of rows take the place of rows, see `Runs`. A row
+farther out than all left-out rows counts by its distance, too, see `depth_pvalues`. All
+are measured, not proven: ``benchmarks/bench_incidents.py``.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -48,6 +49,13 @@ _TAIL = 0.05
 _TAIL_ROWS = 5
 # Fewer left-out rows than this say nothing about the tail of their distances.
 _FEWEST = 40
+# What a row has to bring to make a run stronger: a p-value below exp(-2) = 0.14.
+_RUN = 2.0
+# Training rows of a task, or independent left-out ones, from which on it has been seen as it
+# is. With fewer, its level may be another for as long as a table lasts: 24 tasks of 40 to 100
+# related rows showed 0.08 to 0.65 incidents that stand out by runs, and 0 to 0.06 by rows.
+_ENOUGH_TRAINED = 150
+_ENOUGH_COUNTED = 40
 
 
 # --------------------------------------------------------------- numbers of alarms
@@ -163,69 +171,149 @@ def depth_pvalues(
     -------
     ndarray of shape (m,)
         1 up to the largest distance of all: ranks say all there is to say. Beyond it
-        (k + 1) / (n + 1) (1 + log(d / u) / (S + T s))^(-k - T), where u is the
-        (k + 1)-th largest of the task's n distances, S the sum of log(c / u) over the k
-        larger ones, and s what such a logarithm is on average over the T tasks. With
-        one task (T = 0 here) this is exact for tails that fall as a power, whatever the
-        power: it counts in that the power is estimated. Several tasks say as much about
-        the power of one as T rows of its own would. Normal distributions have lighter
-        tails. 1 throughout where there are too few rows.
+        `_Tail` of the logarithms of the task's distances, so that distances fall as a
+        power. Several tasks say as much about the power of one as T rows of its own
+        would. Normal distributions have lighter tails. 1 throughout where there are
+        too few rows.
     """
     p = np.ones(len(depth))
     if len(reference) < _FEWEST:
         return p
     names = np.unique(reference_task).tolist()
-    tails = {name: _Tail.of(reference[reference_task == name]) for name in names}
+    tails = {}
+    with np.errstate(divide="ignore"):  # copies have no distance
+        logarithms = np.log(reference)
+    for name in names:
+        of_task = logarithms[reference_task == name]
+        number = max(_TAIL_ROWS, int(_TAIL * len(of_task)))
+        tails[name] = _Tail.of(of_task, number, len(of_task))
     total = sum(tail.total for tail in tails.values())
     prior_rows = len(names) if len(names) > 1 else 0
-    prior = prior_rows * total / sum(tail.rows for tail in tails.values())
+    prior = prior_rows * total / sum(tail.number for tail in tails.values())
     beyond = depth > reference.max()
     for name in np.unique(task[beyond]).tolist():
         if name in tails:
             rows = beyond & (task == name)
-            p[rows] = tails[name].pvalues(depth[rows], prior_rows, prior)
+            tail = tails[name]
+            rarest = 1.0 / (tail.size + 1.0)
+            rare = tail.pvalues(np.log(depth[rows]), prior_rows, prior)
+            p[rows] = np.where(rare < 1.0, np.minimum(rare, rarest), 1.0)
     return p
 
 
 class _Tail(NamedTuple):
-    """The largest distances of a task from itself.
+    """The largest of some values, above a level that they fall off exponentially from.
 
     Attributes
     ----------
     size : int
-        All distances.
-    rows : int
-        Those in the tail.
+        Rows among which they were found.
+    number : int
+        Values above the level.
     level : float
-        The largest distance below the tail.
+        The largest value below them.
     total : float
-        Sum of log(c / level) over the tail.
+        Sum of what they have above it.
     """
 
     size: int
-    rows: int
+    number: int
     level: float
     total: float
 
     @classmethod
-    def of(cls, distances: Array) -> _Tail:
-        """Of distances (n,); the tail has a twentieth of them, or `_TAIL_ROWS`."""
-        descending = np.sort(distances)[::-1]
-        rows = min(max(_TAIL_ROWS, int(_TAIL * len(distances))), len(distances) - 1)
-        level = float(descending[rows])
-        if not level > 0.0:
-            return cls(len(distances), rows, level, 0.0)
-        total = float(np.sum(np.log(descending[:rows] / level)))
-        return cls(len(distances), rows, level, total)
+    def of(cls, values: Array, number: int, size: int) -> _Tail:
+        """So many of the largest values (n,), one less than there are at most."""
+        descending = np.sort(values)[::-1]
+        number = min(number, len(values) - 1)
+        level = float(descending[number])
+        if not np.isfinite(level):
+            return cls(size, number, level, 0.0)
+        total = float(np.sum(descending[:number] - level))
+        return cls(size, number, level, total)
 
-    def pvalues(self, depth: Array, prior_rows: int, prior: float) -> Array:
-        """P-values of distances (m,) beyond all, with rows and a sum of others."""
-        if not self.level > 0.0 or not self.total + prior > 0.0:
-            return np.ones(len(depth))
-        beyond = np.log(depth / self.level) / (self.total + prior)
-        tail = (1.0 + beyond) ** -(self.rows + prior_rows)
-        tail *= (self.rows + 1.0) / (self.size + 1.0)
-        return np.clip(tail, 1e-300, 1.0 / (self.size + 1.0))
+    def pvalues(
+        self, values: Array, prior_number: int = 0, prior: float = 0.0
+    ) -> Array:
+        """Values above the level (m,): how many as large there are in a row.
+
+        (k + 1) / (n + 1) (1 + x / S)^(-k) for a value x above the level, where k values
+        have the sum S above it. For exponential tails this is exact, whatever their
+        scale: it counts in that the scale is estimated. Others may add to k and S.
+        """
+        total = self.total + prior
+        if not np.isfinite(self.level) or not total > 0.0:
+            return np.ones(len(values))
+        beyond = (values - self.level) / total
+        tail = (1.0 + beyond) ** -(self.number + prior_number)
+        tail *= (self.number + 1.0) / (self.size + 1.0)
+        return np.clip(tail, 1e-300, 1.0)
+
+
+# ------------------------------------------------------------------------------- runs
+
+
+class Runs:
+    r"""Runs of low p-values in normal rows, in the order of time.
+
+    Where rows resemble the row before, or are compared with it, an alarm is seldom
+    alone, and the rows of a run are no evidence of their own. So runs are counted
+    instead of rows. The strength of a run is the largest sum of :math:`-\log p - 2` over
+    rows that follow each other: length counts, and so does depth. (It is the evidence
+    for rows with p-values of density :math:`0.2 p^{-0.8}`.) A run ends where the sum
+    from its first row on is negative. In sequences that do not drift the number of
+    strong runs is a Poisson number that falls exponentially with the strength, with a
+    scale that depends on how rows are related (Karlin & Dembo 1992; Altschul et al.
+    2001). Left-out rows tell it: the p-value of a run is the number of runs as strong
+    in a normal row.
+
+    It assumes that stretches of time are exchangeable: earlier and later ones, those of
+    one task and of another. The tail of strengths is fitted to the stronger half of the
+    runs, which is measured (``bench_incidents.py --in-time``): fewer say less.
+
+    Parameters
+    ----------
+    sequences : iterable of ndarray
+        P-values of the left-out rows of each task, in the order of time; none where
+        that is not known.
+    """
+
+    def __init__(self, sequences: Iterable[Array]) -> None:
+        strengths = [np.empty(0)]
+        size = 0
+        for p in sequences:
+            strengths.append(_runs(p))
+            size += len(p)
+        self._ascending = np.sort(np.concatenate(strengths))
+        self._size = size
+
+    def tell(self, trained: float, counted: float) -> bool:
+        """Whether they say what runs a task has, by its training and left-out rows."""
+        is_known = trained >= _ENOUGH_TRAINED or counted >= _ENOUGH_COUNTED
+        return is_known and len(self._ascending) > 1
+
+    @cached_property
+    def _tail(self) -> _Tail:
+        return _Tail.of(self._ascending, (len(self._ascending) + 1) // 2, self._size)
+
+    def pvalues(self, p: Array) -> Array:
+        """P-value of each run in the p-values (m,) of rows in the order of time."""
+        strengths = _runs(p)
+        stronger = len(self._ascending) - np.searchsorted(self._ascending, strengths)
+        ranks = (1.0 + stronger) / (self._size + 1.0)
+        is_strong = strengths > self._tail.level
+        return np.where(is_strong, self._tail.pvalues(strengths), ranks)
+
+
+def _runs(p: Array) -> Array:
+    """How strong each run of p-values (m,) is."""
+    total = np.cumsum(-np.log(p) - _RUN)
+    height = total - np.minimum.accumulate(np.minimum(total, 0.0))
+    starts = np.flatnonzero((height > 0.0) & (np.append(0.0, height[:-1]) == 0.0))
+    return np.maximum.reduceat(height, starts) if len(starts) else np.empty(0)
+
+
+# --------------------------------------------------------------------------- evidence
 
 
 def evidence(p: Array, rows: int, counted: float) -> float:
@@ -267,38 +355,6 @@ def _looks(rows: int) -> tuple[int, ...]:
     return tuple(numbers[numbers <= max(rows, 1)].tolist())
 
 
-def window_evidence(
-    p: Array, p_in_window: Array, span: int, rows: int, counted: float
-) -> float:
-    """How likely such low p-values are in any window of a task's rows.
-
-    Parameters
-    ----------
-    p, p_in_window : ndarray
-        P-values of the rows in question, of the whole task and of the window.
-    span : int
-        Rows of the window, in the order of time.
-    rows : int
-        All rows of the task.
-    counted : float
-        Left-out rows of the task.
-
-    Returns
-    -------
-    float
-        `evidence` in all rows, or in a window of 1, 2, 4, ... rows that holds the
-        span, times the number of such windows and of such lengths, whichever is less.
-        Both are looked at, hence the factor 2.
-    """
-    everywhere = evidence(p, rows, counted)
-    window = 1 << (span - 1).bit_length()
-    if window >= rows:
-        return min(1.0, 2.0 * everywhere)
-    windows = rows.bit_length() * (rows - window + 1)
-    in_window = windows * evidence(p_in_window, window, counted)
-    return min(1.0, 2.0 * everywhere, 2.0 * in_window)
-
-
-def depth_evidence(p: Array, rows: int, counted: float) -> float:
-    """How likely a row as deep as the deepest is among the rows of a task."""
-    return chance_of_rows(1, rows, counted, float(p.min()))
+def lowest_evidence(p: Array, rows: int, counted: float) -> float:
+    """How likely a p-value as low as the lowest is among the rows of a task."""
+    return chance_of_rows(1, rows, counted, float(p.min(initial=1.0)))

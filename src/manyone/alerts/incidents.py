@@ -14,19 +14,16 @@ from manyone.alerts.evidence import (
     STANDS_OUT,
     alarm_law,
     chance_of,
-    depth_evidence,
     evidence,
     highest_rate,
+    lowest_evidence,
     most_by_chance,
     total_law,
-    window_evidence,
 )
 from manyone.alerts.values import Rows, Tasks
 
 # All alarms of a task are one incident if that is so many times less likely by chance.
 _TOGETHER = 10.0
-# Ranks and distances are both looked at.
-_KINDS_OF_EVIDENCE = 2
 
 
 @dataclass(frozen=True)
@@ -363,24 +360,41 @@ class _Grouping:
         )
 
     def _chance(self, alarms: Codes, task: int, with_quiet_rows: bool) -> float:
-        """Probability that the task shows as much by chance."""
+        """Probability that the task shows as much by chance.
+
+        Ranks of rows are looked at, or of runs of them in time: many of them, or a
+        single run. So is the distance of a row. Each look counts.
+        """
         counted = float(self.tasks.counted[task])
         if counted <= 0.0:
             return 1.0
         count = int(self.seen[task])
-        first = int(self.place[alarms[0]])
-        span = int(self.place[alarms[-1]]) - first + 1
-        in_task = alarms
-        in_window = alarms
-        if with_quiet_rows:
-            start = int(self.starts[task])
-            in_task = self.order[start : start + int(self.counts[task])]
-            in_window = self.order[start + first : start + first + span]
-        p = self.rows.rank_p[in_task]
+        p = self.rows.rank_p[alarms]
+        chances = [lowest_evidence(self.rows.depth_p[alarms], count, counted)]
+        runs_tell = self.tasks.runs.tell(float(self.tasks.trained[task]), counted)
+        if self.rows.time is not None and runs_tell:
+            stretches = self._split_at_pauses(alarms)
+            runs = [self._runs(stretch, with_quiet_rows) for stretch in stretches]
+            p = np.concatenate(runs)
+            chances.append(lowest_evidence(p, count, counted))
+        elif with_quiet_rows:
+            p = self.rows.rank_p[self._window(alarms)]
+        chances.append(evidence(p, count, counted))
+        return min(1.0, len(chances) * min(chances))
+
+    def _runs(self, alarms: Codes, with_quiet_rows: bool) -> Array:
+        """P-values of the runs of rows from the first to the last of some alarms."""
+        window = self._window(alarms)
+        p = self.rows.rank_p[window]
+        if not with_quiet_rows:
+            p = np.where(np.isin(window, alarms), p, 1.0)
+        return self.tasks.runs.pvalues(p)
+
+    def _window(self, alarms: Codes) -> Codes:
+        """Rows of the task from the first to the last alarm; all without times."""
+        task = int(self.rows.task[alarms[0]])
+        start = int(self.starts[task])
+        in_task = self.order[start : start + int(self.counts[task])]
         if self.rows.time is None:
-            by_rank = evidence(p, count, counted)
-        else:
-            p_in_window = self.rows.rank_p[in_window]
-            by_rank = window_evidence(p, p_in_window, span, count, counted)
-        by_depth = depth_evidence(self.rows.depth_p[alarms], count, counted)
-        return min(1.0, _KINDS_OF_EVIDENCE * min(by_rank, by_depth))
+            return in_task
+        return in_task[self.place[alarms[0]] : self.place[alarms[-1]] + 1]

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from manyone._types import Array, Codes, Mask
+from manyone.alerts.evidence import Runs
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +34,8 @@ class Tasks:
         Scores of training rows by models without them, task by task.
     starts : ndarray of shape (T + 1,)
         Where each task begins in `left_out`.
+    runs : Runs
+        Of low p-values in left-out rows.
     """
 
     names: tuple[str, ...]
@@ -43,6 +46,7 @@ class Tasks:
     unit: Array
     left_out: Array
     starts: Codes
+    runs: Runs
 
     def take(self, numbers: Sequence[int]) -> Tasks:
         """Some of the tasks, which may repeat, without their left-out scores."""
@@ -56,6 +60,7 @@ class Tasks:
             unit=self.unit[chosen],
             left_out=np.empty(0),
             starts=np.zeros(len(chosen) + 1, dtype=np.intp),
+            runs=self.runs,
         )
 
 

@@ -34,7 +34,7 @@ from the same rows, tasks of sizes within a factor of two.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -93,6 +93,9 @@ class Calibration:
     shift : ndarray of shape (n,)
         By how much the mean root depth of the other rows of its task is larger without
         the row, see :mod:`.borrowing`.
+    place : ndarray of shape (n,)
+        Of the row among those of its task, in the order of time; -1 where that is not
+        known.
     """
 
     scores: Array
@@ -102,6 +105,7 @@ class Calibration:
     lends: Mask
     source: str
     shift: Array
+    place: Codes
 
     @classmethod
     def from_scores(
@@ -115,6 +119,7 @@ class Calibration:
         seen: Array | None = None,
         responses: Array | None = None,
         shift: Array | None = None,
+        place: Codes | None = None,
     ) -> Calibration:
         """Arrange scores by task.
 
@@ -132,6 +137,8 @@ class Calibration:
             What a closed form knows of the rows beyond that, see :mod:`.borrowing`.
         shift : ndarray of shape (n,) or None
             The shift, where it was measured instead.
+        place : ndarray of shape (n,) or None
+            Of each row in the order of time, where that is known.
 
         Returns
         -------
@@ -157,7 +164,8 @@ class Calibration:
         if responses is not None and far is not None:
             depth = -scores / sizes_of(far, n_tasks)[codes]
             shift = shifts(depth, responses[order], weight, starts, _LEAST_DEPTH)
-        return cls(scores, weight, starts, far, lends, source, shift)
+        in_time = np.full(len(scores), -1) if place is None else place[order]
+        return cls(scores, weight, starts, far, lends, source, shift, in_time)
 
     @classmethod
     def from_left_out(cls, solution: Solution, rows: TrainingRows) -> Calibration:
@@ -191,6 +199,7 @@ class Calibration:
             seen,
             solution.responses,
             solution.shift,
+            rows.moment,
         )
 
     @property
@@ -218,8 +227,7 @@ class Calibration:
 
     def __getstate__(self) -> dict[str, Any]:
         """State without what follows from it."""
-        names = ("scores", "weight", "starts", "far", "lends", "source", "shift")
-        return {name: getattr(self, name) for name in names}
+        return {each.name: getattr(self, each.name) for each in fields(self)}
 
     @cached_property
     def _units(self) -> Units:
@@ -415,6 +423,17 @@ class Thresholds:
         floor = 1.0 / (1.0 + self.counts[codes])
         limited = np.where(own > floor * (1.0 + 1e-12), own / self.limit_ratio, 0.0)
         return np.minimum(np.maximum(p, limited), 1.0)
+
+    def left_out_pvalues(self) -> Array:
+        """P-values of the calibration scores (n,), each as if it were not among them."""
+        scores = self.calibration.scores
+        codes = self.calibration.codes
+        up_to = self.pvalues(scores, codes)
+        below = self.pvalues(np.nextafter(scores, -np.inf), codes)
+        _, value, copies = np.unique(
+            self._own_order, return_inverse=True, return_counts=True
+        )
+        return np.asarray(up_to - (up_to - below) / copies[value])
 
     @cached_property
     def alone(self) -> Mask:

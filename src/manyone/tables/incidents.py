@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from manyone._types import Array, Codes, Labels
+from manyone.alerts.evidence import Runs
 from manyone.alerts.incidents import Findings
 from manyone.alerts.values import Rows, Tasks
-from manyone.data.labels import as_labels
+from manyone.data.labels import as_labels, lookup
 from manyone.data.rows import MISSING
 from manyone.estimators.base import OneClassEstimator
 from manyone.messages import label_text
@@ -139,7 +140,27 @@ def tasks_of(model: TableModel, new_names: Sequence[str] = ()) -> Tasks:
         unit=_units(steps),
         left_out=calibration.scores,
         starts=np.array(starts, dtype=np.intp),
+        runs=Runs(_sequences(model)),
     )
+
+
+def _sequences(model: TableModel) -> Iterator[Array]:
+    """P-values of left-out rows of each task in the order of time, where that is known.
+
+    If the rows are a sample, those between two of them are taken to be like the first.
+    """
+    thresholds = model.model_.thresholds_
+    calibration = thresholds.calibration
+    if model.time_column is None or (calibration.place < 0).any():
+        return
+    p = thresholds.left_out_pvalues()
+    codes = lookup(model.training_.labels, model.tasks_)
+    kept = np.bincount(codes[codes != MISSING])
+    apart = model.training_.task_rows(model.tasks_) / kept
+    for task, (start, end) in enumerate(pairwise(calibration.starts.tolist())):
+        in_time = p[start:end][np.argsort(calibration.place[start:end])]
+        number = int(apart[task] * (end - start))
+        yield in_time[(np.arange(number) / apart[task]).astype(np.intp)]
 
 
 def incident_table(model: TableModel, frame: Frame, findings: Findings) -> Table:

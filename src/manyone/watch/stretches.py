@@ -7,8 +7,8 @@ task. Within a stretch alarms are grouped, and judged, by the same computation a
 Which alarms are one incident follows from the rows of their task: it does not matter how
 the stream is cut into batches. Chance has to explain the stretch among the
 last `HORIZON` rows of the task, though only the rows of the stretch are evidence. So a fleet
-without faults shows an incident that stands out at most once while each task sends
-`HORIZON / STANDS_OUT` rows.
+without faults shows at most as many incidents that stand out as a table, while each task
+sends `HORIZON` rows.
 """
 
 from __future__ import annotations
