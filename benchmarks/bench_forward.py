@@ -8,6 +8,7 @@ are printed beside what they are to be.
 - rates: alarms on later rows, by rows a task and how rows resemble each other
 - past-rates: the same with columns of the past
 - ahead: alarms with columns of the past, over a time as long as that of the training rows
+- gaps: alarms of the first rows after a long gap, and of tables that begin anew
 - shops: weekly figures of 45 shops (simulated), 113 weeks, faults planted in the 30 weeks after
 - hours: hourly means of eight servers, the second half of the time after the first
 - valves, servers, spacecraft: 10 % asked, no answers, several training periods, with the past
@@ -127,6 +128,28 @@ def ahead(sets: int = 5) -> None:
             print(
                 f"{rows} rows, {kind}: {np.mean(raised):.1%} ± {error:.1%}", flush=True
             )
+
+
+def gaps(sets: int = 3, tasks: int = 40) -> None:
+    """Alarms of the first 12 rows: at most what was asked, whatever came before them."""
+    for kind in ("none", "AR rows", "jumps", "slow drift"):
+        raised = []
+        for seed in range(sets):
+            table = fleet(kind, tasks, 230, seed)
+            model = fitted(table[table.when < 200])
+            later = table[table.when >= 200]
+            first = table[table.when < 30]
+            shares = []
+            for rows, moved in ((later, 0), (later, 2000), (first, -5000)):
+                alarm = model.score(rows.assign(when=rows.when + moved)).alarm
+                shares.append(alarm.to_numpy().reshape(tasks, 30)[:, :12].mean())
+            raised.append(shares)
+        usual, after_gap, anew = np.mean(raised, axis=0)
+        print(
+            f"{kind}: {usual:.1%} with a past, {after_gap:.1%} after a gap, {anew:.1%} anew "
+            "(10 asked)",
+            flush=True,
+        )
 
 
 # ------------------------------------------------------------------------------- real tables
@@ -308,6 +331,7 @@ PARTS = {
     "rates": rates,
     "past-rates": lambda: rates(history="auto"),
     "ahead": ahead,
+    "gaps": gaps,
     "shops": shops,
     "hours": hours,
     "valves": valves,
