@@ -328,7 +328,9 @@ class TaskPipeline(Delegating, OutlierMixin, BaseComposition):
         self, X: object, *, task: object = None, time: object = None
     ) -> Any:
         """Rows as the estimator gets them, after all transformers."""
-        return self._prepared(X, task=task, time=time)["X"]
+        check_is_fitted(self)
+        X, time, task = split_labels(X, self.label_columns_, time=time, task=task)
+        return self._transformed(X, task, time)
 
     def _prepared(
         self, X: object, time: object = None, **roles: object
@@ -336,14 +338,16 @@ class TaskPipeline(Delegating, OutlierMixin, BaseComposition):
         check_is_fitted(self)
         X, time, *values = split_labels(X, self.label_columns_, time=time, **roles)
         roles = dict(zip(roles, values, strict=True))
-        if in_memory(X) and number_of(X) == 0:  # transformers refuse to have no rows
-            return {**roles, "X": np.empty((0, self.model_.n_features_in_))}
         if "task" in roles:
             refuse_no_task(roles["task"], len(self.tasks_), self.label_columns_)
-        metadata = {"task": roles.get("task"), "time": time}
+        return {**roles, "X": self._transformed(X, roles.get("task"), time)}
+
+    def _transformed(self, X: Any, task: object, time: object) -> Any:
+        if in_memory(X) and number_of(X) == 0:  # transformers refuse to have no rows
+            return np.empty((0, self.model_.n_features_in_))
         for _, step in self.steps_:
-            X = step.transform(X, **asked(step, "transform", **metadata))
-        return {**roles, "X": X}
+            X = step.transform(X, **asked(step, "transform", task=task, time=time))
+        return X
 
     def score_tasks(self, X: object, *, time: object = None) -> Array:
         """Score of every row against every task, shape (n, T).

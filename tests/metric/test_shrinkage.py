@@ -206,12 +206,3 @@ def test_a_large_constant_does_not_vary(rows, value):
     np.testing.assert_allclose(
         own[0].apply(small, codes), own[1].apply(large, codes), atol=1e-12
     )
-
-
-def test_selected_tasks_keep_their_metric(rows):
-    X, codes, weight = rows
-    whole = task_whitenings(X, codes, weight, 4, 2.0, 3.0)
-    some = whole.take(np.array([3, 0]))
-    last = np.flatnonzero(codes == 3)
-    found = some.apply(X[last], np.zeros(30, dtype=int))
-    np.testing.assert_array_equal(found, whole.apply(X[last], codes[last]))

@@ -166,7 +166,8 @@ def left_out_distances2(
     system[:size, :size] = block[:, basis]
     system[size, size] = 0.0
     # Twins and rank-deficient kernels leave l open, but not the distance.
-    system.flat[: size * (size + 2) : size + 2] += 1e-10 * np.abs(diagonal).max()
+    largest = float(np.abs(diagonal).max())
+    system.flat[: size * (size + 2) : size + 2] += 1e-10 * (largest or 1.0)
     factor = lu_factor(system)
     place = np.full(len(diagonal), -1)
     place[basis] = np.arange(size)
