@@ -178,6 +178,16 @@ def test_booleans_and_texts_have_values_that_exist(state):
             archive.loads(forged.content(), "state")
 
 
+def test_a_file_that_became_shorter_is_refused():
+    layout = np.dtype("<f8"), (2,), "C"
+    whole = np.arange(2.0).tobytes()
+    np.testing.assert_array_equal(
+        archive._read_array(io.BytesIO(whole), layout), [0.0, 1.0]
+    )
+    with pytest.raises(ModelFileError, match="shorter"):
+        archive._read_array(io.BytesIO(whole[:-1]), layout)
+
+
 def test_values_inside_values_do_not_multiply():
     forged = Forged(archive.dumps("list", [Leaf(np.zeros(1), np.zeros(1, dtype=int))]))
     for number in range(40):

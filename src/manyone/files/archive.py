@@ -23,7 +23,7 @@ import stat
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import IO, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -207,7 +207,7 @@ def _size_of(path: str | os.PathLike[str]) -> int:
 
 
 def _read(
-    stream: IO[bytes], size: int, name: str, kind: str, trusted: Sequence[str]
+    stream: io.BufferedIOBase, size: int, name: str, kind: str, trusted: Sequence[str]
 ) -> object:
     header = _header(stream, name, kind)
     begin = stream.tell()
@@ -242,7 +242,7 @@ def _read(
         ) from error
 
 
-def _header(stream: IO[bytes], name: str, kind: str) -> dict[str, Json]:
+def _header(stream: io.BufferedIOBase, name: str, kind: str) -> dict[str, Json]:
     """The first two lines of a file, if it is of this kind and format."""
     line = stream.readline(_LONGEST_LINE)
     again = f"This manyone ({version('manyone')}) reads format {FORMAT}."
@@ -300,13 +300,14 @@ def _layouts(described: Json, size: int) -> list[Layout]:
     return layouts
 
 
-def _read_array(stream: IO[bytes], layout: Layout) -> AnyArray:
+def _read_array(stream: io.BufferedIOBase, layout: Layout) -> AnyArray:
     """The next array; bytes that no value of its type has are refused: NumPy trusts them."""
     dtype, shape, order = layout
     array = np.empty(math.prod(shape), dtype=dtype)
     if array.size:
         content = array.view(np.uint8)
-        stream.readinto(content.data)  # type: ignore[attr-defined]
+        if stream.readinto(content.data) < content.nbytes:
+            raise ModelFileError("it became shorter while it was read")
         if dtype.kind == "b" and content.max() > 1:
             raise ModelFileError("an array has values that are neither true nor false")
         if dtype.kind == "U" and array.view("<u4").max() > _LAST_CHARACTER:
