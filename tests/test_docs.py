@@ -2,8 +2,11 @@
 
 import doctest
 import importlib
+import os
 import pkgutil
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -51,6 +54,32 @@ def test_readme_example_runs(tmp_path, monkeypatch):
     assert scope["why"].shape == (len(scope["alarm"]), 2)
 
 
+@pytest.mark.slow
+def test_readme_commands_print_what_it_shows(tmp_path):
+    text = (ROOT / "README.md").read_text()
+    sessions = re.findall(r"```console\n(.*?)```", text, flags=re.S)
+    steps = re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", "".join(sessions), re.M)
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    env = {**os.environ, "PATH": path, "NO_COLOR": "1"}
+    assert len(steps) == 6
+    for command, shown in steps:
+        if command.startswith("pip install"):
+            continue
+        printed = subprocess.run(
+            ["bash", "-c", command], cwd=tmp_path, env=env, capture_output=True
+        )
+        assert printed.returncode == 0, printed.stderr
+        lines = printed.stdout.decode().splitlines()
+        wanted = [line for line in shown.splitlines() if line and line != "..."]
+        if wanted:
+            assert lines[-len(wanted) :] == wanted
+
+
+def test_lines_of_the_readme_fit_a_screen():
+    lines = (ROOT / "README.md").read_text().splitlines()
+    assert max(map(len, lines)) <= 120
+
+
 def test_every_public_name_is_documented():
     api = (ROOT / "docs" / "api.rst").read_text()
     for name in manyone.__all__:
@@ -60,7 +89,9 @@ def test_every_public_name_is_documented():
 
 def test_no_links_to_nowhere_in_markdown():
     for page in ("README.md", "CONTRIBUTING.md", "SECURITY.md"):
-        for target in re.findall(r"\]\(([^)#]+)\)", (ROOT / page).read_text()):
+        text = (ROOT / page).read_text()
+        named = re.findall(r"^\[\w+\]: (\S+)", text, flags=re.M)
+        for target in [*re.findall(r"\]\(([^)#]+)\)", text), *named]:
             if not target.startswith("https://"):
                 assert (ROOT / target).exists(), f"{page} points to {target}"
 
