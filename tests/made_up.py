@@ -114,6 +114,7 @@ def made_up(T=24, n=30, m=40, *, seed=0, timed=True, planted=PLANTED):
         method="JointOCKSR + IndependentOCKSR",
         rate=RATE,
         tasks=findings.tasks,
+        columns=columns,
         findings=findings,
         relations=Relations(
             first[strongest], second[strongest], weight[strongest], meaning
@@ -122,6 +123,5 @@ def made_up(T=24, n=30, m=40, *, seed=0, timed=True, planted=PLANTED):
             ("Looks for", "faults"),
             ("Promise", "at most 0.05 of normal rows raise an alarm"),
         ),
-        tables=(("Columns", "What became of them.", columns),),
         drift=(Drift(1.79e9 + 21600 * 22, "drift in coolant temp"),) if timed else (),
     )

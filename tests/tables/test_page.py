@@ -7,9 +7,7 @@ import numpy as np
 import pytest
 
 from manyone import TableModel
-from manyone.cli.drift import drift_of
 from manyone.datasets import make_fleet
-from manyone.page.fleet import moment
 from manyone.page.fleet_page import embedded
 from manyone.tables.page import _strongest, report_of
 
@@ -75,15 +73,16 @@ def test_a_broken_sensor_is_the_first_incident(model, tables):
     assert first.by_chance < 0.05
 
 
-def test_model_alone_and_every_column_and_choice(model):
+def test_model_alone_and_every_column(model):
     report = report_of(model, None, "fleet.manyone", "")
     assert report.findings is None and set(report.tasks.basis) == {"pooled"}
-    later, columns, choice = (table for _, _, table in report.tables)
-    assert len(later.rows) <= len(model.tasks_)
-    assert {row.name for row in columns.rows} == {*NAMES, "site"}
-    dropped = next(row for row in columns.rows if row.name == "site")
+    assert {row.name for row in report.columns.rows} == {*NAMES, "site"}
+    dropped = next(row for row in report.columns.rows if row.name == "site")
     assert dropped.soft and "constant" in dropped.cells[-1].text
-    assert choice.rows[0].cells[0].text
+    facts = dict(report.facts)
+    assert facts["forecast"] == model.forward_.sentence(model.promised_rate_)
+    chosen = set(model.choice_["view"][model.choice_["chosen"]]) - {"all"}
+    assert {f"method for {view}" for view in chosen} <= facts.keys()
 
 
 def test_the_page_promises_what_the_rows_allow(model, tables):
@@ -130,24 +129,6 @@ def test_one_task_and_one_row(tables):
     model = TableModel("machine", method="default", anomalies="faults").fit(alone)
     report = report_of(model, alone.head(1), "", "")
     assert report.relations is None and len(report.findings.rows.task) == 1
-
-
-def test_a_task_that_drifts_is_flagged_once_and_in_time(model, tables):
-    drifting = tables[1].copy()
-    moved = drifting.machine == "m1"
-    drifting.loc[moved, NAMES] += np.linspace(0.0, 30.0, 30)[:, None]
-    findings = report_of(model, drifting, "", "").findings
-    drift = drift_of(model, findings)
-    flags = {flag.text.split(" since about ")[0]: flag for flag in drift}
-    assert len(flags) == len(drift)
-    names = np.array(findings.tasks.names)[findings.rows.task]
-    times = findings.rows.time[names == "m1"]
-    assert flags["m1 drifts"].time in times[3:]
-    since = flags["m1 drifts"].text[-16:]
-    assert since in [moment(when, True) for when in times[:10]]
-    shuffled = tables[1].sample(frac=1.0, random_state=0)
-    quiet = drift_of(model, report_of(model, shuffled, "", "").findings)
-    assert not any(flag.text.startswith("m1 ") for flag in quiet)
 
 
 def test_pairs_are_the_strongest_of_each_task_and_named_once():

@@ -33,27 +33,12 @@ class ColumnGaps:
     before: Codes
 
 
-@dataclass(frozen=True, order=True)
-class NewGaps:
-    """A column that a task lacks more often than before.
-
-    Attributes
-    ----------
-    by_chance : float
-        Expected number of such columns and tasks in a table like the training rows.
-    text : str
-    """
-
-    by_chance: float
-    text: str
-
-
-def find_new_gaps(
+def gap_sentences(
     columns: Iterable[ColumnGaps],
     names: Sequence[str],
     rows: Codes,
     trained: Codes,
-) -> list[NewGaps]:
+) -> tuple[str, ...]:
     """Columns of tasks with more missing values than their training rows explain.
 
     Of m rows of a task k are missing. In training a of n were, and a share p of all
@@ -71,8 +56,8 @@ def find_new_gaps(
 
     Returns
     -------
-    list of NewGaps
-        The most telling first.
+    tuple of str
+        The three most telling, and how many more there are.
     """
     all_columns = list(columns)
     looks = len(all_columns) * len(names)
@@ -92,14 +77,10 @@ def find_new_gaps(
                 f"{column.column} is missing in {of_rows} of {names[task]} "
                 f"(training: {usual}): is it still measured?"
             )
-            gaps.append(NewGaps(float(by_chance[task]), text))
-    return sorted(gaps)
-
-
-def gap_sentences(gaps: Sequence[NewGaps]) -> tuple[str, ...]:
-    """The first three as sentences, and how many more there are."""
-    sentences = [gap.text for gap in gaps[:_MOST]]
-    if len(gaps) > _MOST:
-        more = plural(len(gaps) - _MOST, "more column")
-        sentences.append(f"{more} of tasks are missing more often, too.")
-    return tuple(sentences)
+            gaps.append((float(by_chance[task]), text))
+    sentences = [text for _, text in sorted(gaps)]
+    told = sentences[:_MOST]
+    if len(sentences) > _MOST:
+        more = plural(len(sentences) - _MOST, "more column")
+        told.append(f"{more} of tasks are missing more often, too.")
+    return tuple(told)

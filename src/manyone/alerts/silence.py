@@ -112,33 +112,3 @@ def _lenders(counts: Codes, size: Codes, borrows: Array) -> Array:
     need = size[borrows] + 1
     others = len(counts) - np.searchsorted(ascending, need, "left")
     return np.asarray(others - (counts[borrows] >= need) + 1.0)
-
-
-def silent_tasks(task: Codes, time: Array, level: float) -> list[tuple[int, float]]:
-    """Tasks of a table whose last row lies too far back, the clearest first.
-
-    Parameters
-    ----------
-    task, time : ndarray of shape (n,)
-        Numbers of tasks, and times, of the rows in any order.
-    level : float
-        Share of gaps that may be flagged.
-
-    Returns
-    -------
-    list of (int, float)
-        Their numbers, and the times of their last rows.
-    """
-    order = np.lexsort((time, task))
-    starts = np.flatnonzero(np.diff(task[order], prepend=-1))
-    parts = np.split(time[order], starts[1:])
-    gaps = [np.diff(np.unique(part)) for part in parts]
-    latest = np.array([part[-1] for part in parts])
-    p = gap_pvalues(gap_table(gaps), latest.max() - latest, level)
-    tasks = task[order][starts]
-    clearest_first = np.lexsort((tasks, latest, p))
-    return [
-        (int(tasks[k]), float(latest[k]))
-        for k in clearest_first.tolist()
-        if p[k] <= level
-    ]

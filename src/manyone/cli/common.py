@@ -10,10 +10,10 @@ import signal
 import sys
 import time
 import warnings
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Any, NoReturn
 
 import typer
 
@@ -213,24 +213,16 @@ def check_folder(option: str, folder: Path) -> None:
         )
 
 
-def print_table(table: Table, leave_out: Collection[str] = ()) -> None:
-    """Print a table of a page, without the columns under some headings."""
-    rows = [[row.name, *(cell.text for cell in row.cells)] for row in table.rows]
-    columns = [k for k, head in enumerate(table.heads) if head not in leave_out]
-    heads, *lines = [[row[k] for k in columns] for row in (table.heads, *rows)]
-    print_lines(table.title, heads, lines, "right")
+def print_table(table: Table) -> None:
+    """Print a table of a page."""
+    lines = [[row.name, *(cell.text for cell in row.cells)] for row in table.rows]
+    print_lines(table.title, table.heads, lines)
 
 
 def print_lines(
-    title: str,
-    heads: Sequence[str],
-    lines: Sequence[Sequence[str]],
-    justify: Literal["left", "right"] = "left",
+    title: str, heads: Sequence[str], lines: Sequence[Sequence[str]]
 ) -> None:
-    """Print texts as a small table, whatever they hold; without heads if these are empty.
-
-    `justify` is for all columns but the first.
-    """
+    """Print texts as a small table, whatever they hold; without heads if these are empty."""
     from rich.console import Console
     from rich.table import Table as Lines
     from rich.text import Text
@@ -238,9 +230,8 @@ def print_lines(
     table = Lines(
         title=Text(shown(title)), title_justify="left", show_header=any(heads)
     )
-    for k, head in enumerate(heads):
-        column = Text(shown(head))
-        table.add_column(column, overflow="fold", justify=justify if k else "left")
+    for head in heads:
+        table.add_column(Text(shown(head)), overflow="fold")
     for line in lines:
         table.add_row(*(Text(shown(str(text))) for text in line))
     Console().print(table)

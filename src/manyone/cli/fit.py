@@ -20,7 +20,13 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from manyone.cli.common import InputError, needs, print_lines, working
+from manyone.cli.common import (
+    InputError,
+    needs,
+    print_lines,
+    print_table,
+    working,
+)
 from manyone.cli.models import (
     BadCells,
     Database,
@@ -47,7 +53,8 @@ from manyone.tablefiles import (
 )
 from manyone.tables import TableModel
 from manyone.tables.choice import BY_NAME
-from manyone.tables.summary import summary_of
+from manyone.tables.page import columns_table
+from manyone.tables.summary import facts_of, summary_of
 
 Anomalies = Literal["any", "strangers", "faults"]
 Engine = Literal["local", "dask"]
@@ -198,16 +205,13 @@ def info(model: Model) -> None:
     fitted = load_model(model)
     version = read_header(model)["manyone"]
     size = model.stat().st_size / 2**20
-    calibrated = fitted.calibrated_
     lines = [
         ("file", f"{model}, {size:.1f} MB, manyone {version}"),
         ("tasks are", shortlist(fitted.tasks_.tolist(), 5)),
-        *summary_of(fitted),
-        ("thresholds", f"set {calibrated['when']} on {calibrated['on']}"),
+        *facts_of(fitted),
     ]
     print_lines("The model", ("", ""), lines)
-    heads = ("column", "kind", "use", "missing", "note")
-    print_lines("Its columns", heads, _columns(fitted))
+    print_table(columns_table(fitted))
 
 
 def _rows_to_fit(
@@ -283,19 +287,3 @@ def _history(text: str, time: str | None) -> Literal["auto"] | int | None:
     if time is None:
         raise InputError(f"--history {text} needs the order of rows. Give --time too.")
     return int(text)
-
-
-def _columns(model: TableModel) -> list[tuple[str, ...]]:
-    """What was decided about each column."""
-    fields = ("name", "kind", "used", "missing", "note")
-    lines = zip(*(model.columns_[field].tolist() for field in fields), strict=True)
-    return [
-        (
-            name,
-            kind,
-            "used" if used else "dropped",
-            f"{gaps:.0%}",
-            note.removeprefix("dropped: "),
-        )
-        for name, kind, used, gaps, note in lines
-    ]

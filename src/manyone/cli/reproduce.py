@@ -96,7 +96,7 @@ def reproduce(
             progress=update,
         )
     for name in results.datasets:
-        print_table(auc_table(name, results), leave_out=("p", "difference"))
+        print_table(auc_table(name, results))
     if plan.missing:
         missing = ", ".join(plan.missing)
         remedy = "pip install '.[experiments]' in its checkout"

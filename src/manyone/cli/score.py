@@ -24,7 +24,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Literal
@@ -41,7 +41,6 @@ from manyone.cli.common import (
     progress,
     working,
 )
-from manyone.cli.drift import drift_of
 from manyone.cli.models import (
     AsJson,
     AtLeast,
@@ -416,8 +415,5 @@ def report(
             rows = None if source is None else rows_for(table_model, source, find=times)
             table_name = "" if source is None else source.name
             values = report_of(table_model, rows, model.name, table_name)
-            if values.findings is not None:
-                drift = drift_of(table_model, values.findings)
-                values = replace(values, drift=drift)
         write_page(out, values)
     typer.echo(f"Page: {out}")

@@ -27,6 +27,7 @@ from typing import Annotated
 import typer
 
 from manyone.alerts.metrics import Metric, prometheus_text
+from manyone.alerts.silence import LEVEL
 from manyone.cli import watch_words
 from manyone.cli.answers import read_answers, read_mutes
 from manyone.cli.common import STANDS_OUT, InputError
@@ -119,7 +120,7 @@ def watch(
         typer.Option(
             help="A task is silent once this share of its gaps, at most, was as long."
         ),
-    ] = 0.01,
+    ] = LEVEL,
     mute: Annotated[
         Path | None,
         typer.Option(

@@ -68,13 +68,13 @@ class FleetReport:
     rate : float
         Promised share of alarms among normal rows.
     tasks : Tasks
+    columns : Table
+        What the encoder did with each column.
     findings : Findings or None
         What the table shows; None without a table.
     relations : Relations or None
     facts : tuple of (str, str)
         About the model, in words.
-    tables : tuple of (str, str, Table)
-        Section, introduction and table: what the encoder did, what was tried.
     drift : tuple of Drift
     remarks : tuple of str
         What the page does not show, and why.
@@ -89,10 +89,10 @@ class FleetReport:
     method: str
     rate: float
     tasks: Tasks
+    columns: Table
     findings: Findings | None = None
     relations: Relations | None = None
     facts: tuple[tuple[str, str], ...] = ()
-    tables: tuple[tuple[str, str, Table], ...] = ()
     drift: tuple[Drift, ...] = ()
     remarks: tuple[str, ...] = ()
     gaps: tuple[str, ...] = ()

@@ -53,12 +53,6 @@ class ForwardCheck:
         """Share of the later rows that raises an alarm."""
         return float(np.mean(self.p_value <= rate))
 
-    def task_shares(self, rate: float) -> tuple[Codes, Array]:
-        """Later rows of each task (T,), and the share of them that raises an alarm."""
-        rows = np.bincount(self.codes, minlength=self.n_tasks)
-        alarms = np.bincount(self.codes, self.p_value <= rate, self.n_tasks)
-        return rows, alarms / np.maximum(rows, 1)
-
     def by_chance(self, rate: float) -> tuple[float, float]:
         """Shares between which `raised` lies, in 99 of 100 tables that do not drift.
 

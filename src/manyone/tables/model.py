@@ -681,7 +681,7 @@ class TableModel(OutlierMixin, BaseEstimator):
     def report(self, path: str | Path, table: Table = None) -> None:
         """Write a page about the model, and about the rows of a table if one is given.
 
-        Drift over time is on the page of ``manyone report``.
+        Drift and silent tasks are on the page of a watch, ``manyone report --state``.
 
         Parameters
         ----------

@@ -11,12 +11,10 @@ import numpy as np
 
 from manyone._types import Array, Codes
 from manyone.alerts.incidents import Findings
-from manyone.alerts.missing import ColumnGaps, find_new_gaps, gap_sentences
-from manyone.alerts.silence import LEVEL, silent_tasks
+from manyone.alerts.missing import ColumnGaps, gap_sentences
 from manyone.data.labels import find
 from manyone.files import write_atomically
-from manyone.messages import label_text
-from manyone.page.fleet import FleetReport, Relations, moment
+from manyone.page.fleet import FleetReport, Relations
 from manyone.page.fleet_page import fleet_page
 from manyone.page.html import Cell, Row, Table
 from manyone.tables.frames import Frame, read_column
@@ -27,14 +25,13 @@ from manyone.tables.incidents import (
     tasks_of,
     times_in,
 )
-from manyone.tables.summary import choice_lines, looked_for, summary_of
+from manyone.tables.summary import facts_of
 from manyone.tables.wording import plain_text
 
 if TYPE_CHECKING:
     from manyone.tables.model import TableModel
 
 _NEAREST = 5  # relations kept of each task
-_WORST = 12  # tasks shown of the forward check
 _MOST_RELATED = 2000  # tasks whose relations are looked at
 
 
@@ -66,7 +63,6 @@ def report_of(
         fleet_report(model, findings, model_name, table_name),
         gaps=_gaps(model, frame, findings),
         remarks=tuple(filter(None, remarks)),
-        silent=_silent(findings),
     )
 
 
@@ -82,19 +78,8 @@ def fleet_report(
         tasks=tasks_of(model) if findings is None else findings.tasks,
         findings=findings,
         relations=_relations(model),
-        facts=_facts(model),
-        tables=(*_later_rows(model), _columns(model), _choice(model)),
-    )
-
-
-def _silent(findings: Findings) -> tuple[tuple[str, str], ...]:
-    """Tasks of a table that send no rows any more, and when the last came."""
-    rows = findings.rows
-    if rows.time is None:
-        return ()
-    return tuple(
-        (findings.tasks.names[task], moment(latest, rows.dated))
-        for task, latest in silent_tasks(rows.task, rows.time, LEVEL)
+        facts=tuple(facts_of(model)),
+        columns=columns_table(model),
     )
 
 
@@ -117,8 +102,7 @@ def _gaps(model: TableModel, frame: Frame, findings: Findings) -> tuple[str, ...
     trained_codes = find(model.training_.labels, model.tasks_)[0]
     trained = np.bincount(trained_codes[trained_codes >= 0], minlength=len(names))
     columns = _column_gaps(model, frame, findings.rows.task, trained_codes, len(names))
-    gaps = find_new_gaps(columns, names, findings.counts[0], trained)
-    return gap_sentences(gaps)
+    return gap_sentences(columns, names, findings.counts[0], trained)
 
 
 def _column_gaps(
@@ -176,49 +160,7 @@ def _method(model: TableModel) -> str:
     return " + ".join(type(view).__name__ for view in views.values())
 
 
-def _facts(model: TableModel) -> tuple[tuple[str, str], ...]:
-    """About the model, in words."""
-    calibrated = model.calibrated_
-    when = str(calibrated["when"])[:10]
-    thresholds = f"set {when} on {calibrated['rows']:,} {calibrated['on']}"
-    return (
-        ("looks for", looked_for(model)),
-        *summary_of(model),
-        ("thresholds", thresholds),
-    )
-
-
-def _later_rows(model: TableModel) -> list[tuple[str, str, Table]]:
-    """The tasks that raised most in the forward check."""
-    check = model.forward_
-    if check is None:
-        return []
-    rate = model.promised_rate_
-    rows, shares = check.task_shares(rate)
-    tested = np.flatnonzero(rows)
-    worst = tested[np.argsort(-shares[tested], kind="stable")][:_WORST]
-    lines = [
-        Row(
-            label_text(model.tasks_.tolist()[task]),
-            (
-                Cell(f"{rows[task]:,}", int(rows[task])),
-                Cell(f"{shares[task]:.1%}", float(shares[task])),
-            ),
-        )
-        for task in worst.tolist()
-    ]
-    shown = f"the {len(lines)} of {len(tested)}" if len(lines) < len(tested) else "all"
-    intro = (
-        "A model of the rows before, with thresholds set as those of this model are, "
-        f"was tried on the last quarter of every task: {check.sentence(rate)} Here "
-        f"are {shown} tasks, those that raised most first."
-    )
-    heads = ("task", "later rows", "would have raised")
-    table = Table("Would the promise have held?", heads, tuple(lines))
-    return [("Later rows", intro, table)]
-
-
-def _columns(model: TableModel) -> tuple[str, str, Table]:
+def columns_table(model: TableModel) -> Table:
     """What the encoder did with each column."""
     lines = []
     for each in model.encoder_.decisions:
@@ -234,31 +176,6 @@ def _columns(model: TableModel) -> tuple[str, str, Table]:
             Cell(each.note, mark="text"),
         )
         lines.append(Row(each.name, cells, soft=not each.used))
-    intro = (
-        f"{len(model.encoder_.used)} of {len(lines)} columns are features; task, time "
-        "and label columns never are."
-    )
     heads = ("column", "kind", "features", "missing", "range seen", "note")
-    return "Columns", intro, Table("What the encoder did", heads, tuple(lines))
-
-
-def _choice(model: TableModel) -> tuple[str, str, Table]:
-    """What was chosen for each view, and what was left out."""
-    tried = 0
-    lines = []
-    for line in choice_lines(model):
-        tried += bool(line["method"])
-        if line["chosen"] or line["reason"]:
-            score = line["score"]
-            auc = Cell(f"{100 * score:.1f}", score) if np.isfinite(score) else Cell()
-            words = [
-                Cell(line[name], mark="text")
-                for name in ("method", "setting", "reason")
-            ]
-            lines.append(Row(line["view"], (*words[:2], auc, *words[2:])))
-    intro = (
-        f"Chosen among {tried} settings by how well they tell apart rows that were "
-        "left out of training."
-    )
-    heads = ("view", "method", "setting", "AUC, %", "remark")
-    return "Choice", intro, Table("What was chosen", heads, tuple(lines))
+    title = f"{len(model.encoder_.used)} of {len(lines)} columns are features"
+    return Table(title, heads, tuple(lines))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,11 +15,6 @@ if TYPE_CHECKING:
 
 # Dropped columns that are named.
 _MOST_NAMED = 5
-_LOOKS_FOR = {
-    "any": "strangers (rows of somebody else) and faults (own rows gone wrong)",
-    "strangers": "strangers: rows of somebody or something else",
-    "faults": "faults: a task's own rows gone wrong",
-}
 
 
 def summary_of(model: TableModel) -> list[tuple[str, str]]:
@@ -50,9 +45,11 @@ def summary_of(model: TableModel) -> list[tuple[str, str]]:
     ]
 
 
-def looked_for(model: TableModel) -> str:
-    """Which anomalies a model looks for, in words."""
-    return _LOOKS_FOR[model.anomalies]
+def facts_of(model: TableModel) -> list[tuple[str, str]]:
+    """The same, and when and on what thresholds were set."""
+    calibrated = model.calibrated_
+    words = f"set {calibrated['when']} on {calibrated['on']}"
+    return [*summary_of(model), ("thresholds", words)]
 
 
 def _rows(model: TableModel) -> str:
@@ -84,7 +81,9 @@ def _methods(model: TableModel) -> Iterator[tuple[str, str]]:
             named = shortlist(past.seasonal, 3)
             words = f"{words}; {named}, with the same {past.season} before"
         yield "compared in time", words
-    for line in choice_lines(model):
+    columns = [values.tolist() for values in model.choice_.values()]
+    for values in zip(*columns, strict=True):
+        line = dict(zip(model.choice_, values, strict=True))
         if line["method"] and not line["chosen"]:
             continue
         auc = f", AUC {line['score']:.3f}" if np.isfinite(line["score"]) else ""
@@ -92,13 +91,6 @@ def _methods(model: TableModel) -> Iterator[tuple[str, str]]:
         method = f"{line['method']}{setting}: " if line["method"] else ""
         view = "" if line["view"] == "all" else f" for {line['view']}"
         yield f"method{view}", f"{method}{line['reason']}{auc}"
-
-
-def choice_lines(model: TableModel) -> list[dict[str, Any]]:
-    """What was tried, line by line."""
-    columns = [values.tolist() for values in model.choice_.values()]
-    lines = zip(*columns, strict=True)
-    return [dict(zip(model.choice_, line, strict=True)) for line in lines]
 
 
 def _promises(model: TableModel) -> Iterator[tuple[str, str]]:
