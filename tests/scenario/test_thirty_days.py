@@ -129,6 +129,7 @@ def check_rows(month):
     """Every row once, in the store and in the copy."""
     assert {*month.codes} <= {0, 3}, [said.err for said in month.said]
     ids = [row for (row,) in query("SELECT id FROM scores")]
+    print(f"{len(ids)} rows")
     assert Counter(ids) == Counter(month.truth.keys())
     assert pl.read_csv("scores.csv")["id"].to_list() == ids
     assert "taken for a new file" in month.said[fleet.ROTATED].err
