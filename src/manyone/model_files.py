@@ -26,12 +26,12 @@ from manyone.history.clocks import CLOCKS
 from manyone.history.past import Past
 from manyone.history.seasons import SEASONS
 from manyone.history.transformer import TaskHistory
-from manyone.kernels.gram import Expansion, KernelScorer, Points
+from manyone.kernels.gram import Expansion, Points, PointScorer
 from manyone.kernels.kernel import KERNELS, MIXTURE, Kernel
 from manyone.metric.shrinkage import TaskWhitenings, Whitening
 from manyone.metric.whitener import TaskWhitener
 from manyone.models.combined import CombinedScorer, Tail
-from manyone.models.guards import ColumnRange, Guarded, Nearness, UsualDistances
+from manyone.models.guards import ColumnRange, Guarded, Nearness
 from manyone.models.resemblance import Resemblance
 from manyone.models.scale import Scale
 from manyone.models.scorers import Balls, InMetric, Projection, Scorer, TwoLayers
@@ -206,17 +206,8 @@ def _check_nearness(nearness: Nearness, sizes: Sizes) -> None:
 def _check_guarded(guarded: Guarded, sizes: Sizes) -> None:
     if not guarded.guards:
         raise ModelFileError("a guarded scorer has no guard")
-    if not guarded.shares_values:
-        return
-    if not isinstance(guarded.scorer, KernelScorer):
+    if guarded.shares_values and not isinstance(guarded.scorer, PointScorer):
         raise ModelFileError("a guard shares kernel values that its scorer has not")
-    number = len(guarded.scorer.points)
-    for guard in guarded.guards:
-        columns = guard.columns if isinstance(guard, Nearness) else None
-        if columns is None:
-            continue
-        if columns.min(initial=0) < 0 or columns.max(initial=0) >= number:
-            raise ModelFileError("a guard names points that its scorer has not")
 
 
 def _check_past(past: Past, sizes: Sizes) -> None:
@@ -311,17 +302,7 @@ register(
     hints={"scorer": Scorer, "guards": tuple[Nearness | ColumnRange, ...]},
     check=_check_guarded,
 )
-register(UsualDistances, {"ascending": "n!", "mass": "n!"})
-register(
-    Nearness,
-    {
-        "points": "n d",
-        "codes": "n",
-        "usual": "",
-        "columns": "n",
-    },
-    check=_check_nearness,
-)
+register(Nearness, {"points": "n d", "codes": "n"}, check=_check_nearness)
 register(ColumnRange, {"lower": "d", "upper": "d", "below": "d", "above": "d"})
 register(FitReport, {"objective_path": "i"})
 register(

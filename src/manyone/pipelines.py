@@ -19,7 +19,6 @@ from manyone._types import Array, Codes, Labels, Rows
 from manyone.data.checks import refuse_no_task
 from manyone.data.labels import (
     as_labels,
-    named_columns,
     split_columns,
     split_labels,
 )
@@ -118,8 +117,7 @@ class TaskPipeline(Delegating, OutlierMixin, BaseComposition):
         **roles: object,
     ) -> Self:
         """Fit the transformers, then the estimator as `fit` does it to what they make."""
-        self.label_columns_ = named_columns(**roles)
-        X, *values = split_columns(X, **roles)
+        self.label_columns_, X, *values = split_columns(X, **roles)
         labels = dict(zip(roles, values, strict=True))
         time = labels.pop("time", None)
         Z = self._fit_transformers(X, sample_weight, task=labels["task"], time=time)

@@ -8,6 +8,7 @@ from scipy.stats import binom
 from manyone import IndependentOCKSR, JointOCKSR, NonlinearOCKSR
 from manyone.data.rows import training_rows
 from manyone.estimators import METHODS
+from manyone.kernels import Kernel
 from manyone.models.guards import (
     POINTS_PER_TASK,
     ColumnRange,
@@ -15,6 +16,7 @@ from manyone.models.guards import (
     Nearness,
     UsualDistances,
     guard_in,
+    nearness_of,
     score_range,
     spread_over_tasks,
     unguarded,
@@ -73,9 +75,8 @@ def test_limits_are_those_of_all_distances(n_rows, apart):
     """Though most rows are not compared with all points."""
     X, task = blobs(apart, n_tasks=60, n_rows=n_rows)
     weight = np.random.default_rng(1).integers(1, 4, len(X)).astype(float)
-    model = IndependentOCKSR(kernel="laplacian", gamma=1.0)
-    model.fit(X, task=task, sample_weight=weight)
-    usual = guard_in(model.solution_.scorer, Nearness).usual
+    rows, _, _ = training_rows(IndependentOCKSR(), X, task, sample_weight=weight)
+    usual = nearness_of(Kernel("laplacian", (1.0,)), rows)[0].usual
     distances = cdist(X, X, "cityblock")
     np.fill_diagonal(distances, np.inf)
     by_hand = UsualDistances.of(distances.min(axis=1), weight)
@@ -133,7 +134,8 @@ def test_some_rows_of_many_are_left_out_as_if_they_were_all(groups):
     X[::9] += 6.0
     model = JointOCKSR(alarm_rate=0.2).fit(X, task=task, groups=groups)
     rows = model.training_
-    nearness = guard_in(model.solution_.scorer, Nearness)
+    kernel = guard_in(model.solution_.scorer, Nearness).points.kernel
+    nearness, _ = nearness_of(kernel, rows, all_rows=True)
     some = np.flatnonzero(np.random.default_rng(0).random(len(X)) < 0.6)
     alone = nearness.left_out(rows.take(some), np.arange(len(some)))
     assert 0 < np.count_nonzero(alone) < len(some)
@@ -153,7 +155,7 @@ def test_copies_in_a_kernel_matrix_may_differ_by_rounding(method):
     np.fill_diagonal(apart, np.inf)
     expected = 0.1 * apart.min(axis=1).max()  # of forty rows 99 %: all
     nearness = guard_in(model.solution_.scorer, Nearness)
-    np.testing.assert_allclose(nearness.usual.limit, expected, rtol=1e-9)
+    np.testing.assert_allclose(nearness.limit, expected, rtol=1e-9)
 
 
 def test_a_task_of_wide_rows_is_not_all_alarms():
@@ -233,17 +235,23 @@ def test_known_outliers_are_no_neighbours():
 
 
 @pytest.mark.parametrize("kernel", ["rbf", "laplacian", "rbf+laplacian", "chi2"])
-def test_kernel_values_tell_the_distances_that_rows_do(kernel):
+@pytest.mark.parametrize("method", [IndependentOCKSR, JointOCKSR])
+def test_kernel_values_tell_which_rows_are_near_enough(method, kernel):
     X, task = blobs(n_tasks=6)
-    model = JointOCKSR(kernel=kernel).fit(np.abs(X), task=task)
+    model = method(kernel=kernel).fit(np.abs(X), task=task)
     scorer = model.solution_.scorer
     rows = np.abs(X * np.random.default_rng(0).choice([1.0, 2.0, 4.0], (len(X), 1)))
-    values = scorer.points.values(rows)
     nearness = guard_in(scorer, Nearness)
-    by_values = nearness.outside(rows, task, values)
+    outside = nearness.outside(rows, task)
     assert scorer.shares_values
-    assert 0 < np.count_nonzero(by_values) < len(rows)
-    np.testing.assert_allclose(by_values, nearness.outside(rows, task), atol=1e-7)
+    assert 0 < np.count_nonzero(outside) < len(rows)
+    own, largest = scorer.scorer.own_and_largest(rows, task)
+    np.testing.assert_allclose(nearness.outside(rows, task, largest), outside)
+    np.testing.assert_allclose(own - scorer.own(rows, task), scorer.unit * outside)
+    everywhere, largest = scorer.scorer.all_and_largest(rows)
+    np.testing.assert_allclose(largest, scorer.points.values(rows).max(axis=1))
+    lowered = everywhere - scorer.all(rows)
+    np.testing.assert_allclose(lowered, scorer.unit * np.tile(outside, (6, 1)).T)
 
 
 def test_points_are_spread_over_tasks(monkeypatch):
@@ -267,7 +275,7 @@ def test_landmarks_in_another_order_share_no_kernel_values():
     exact = NonlinearOCKSR().fit(X, task=task, outlier=outlier)
     landmarks = NonlinearOCKSR(landmarks=len(X), random_state=1)
     landmarks.fit(X, task=task, outlier=outlier)
-    assert exact.solution_.scorer.shares_values
+    assert not exact.solution_.scorer.shares_values  # the outliers are no neighbours
     assert not np.array_equal(
         landmarks.solution_.scorer.points.X, exact.solution_.scorer.points.X
     )

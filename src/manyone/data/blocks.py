@@ -17,7 +17,6 @@ from manyone.data.labels import (
     check_weight,
     encode,
     lookup,
-    named_columns,
     one_per_row,
     split_columns,
 )
@@ -55,8 +54,9 @@ class Block:
         ValueError
             If a value is not finite, a length does not fit, or a normal row has no task.
         """
-        columns = named_columns(task=self.task, outlier=self.outlier)
-        X, task, mask = split_columns(self.X, task=self.task, outlier=self.outlier)
+        columns, X, task, mask = split_columns(
+            self.X, task=self.task, outlier=self.outlier
+        )
         probe = BaseEstimator()
         try:
             X = check_rows(probe, X, reset=True)

@@ -61,13 +61,14 @@ def split_columns(X: object, **roles: object) -> tuple[Any, ...]:
 
     Returns
     -------
-    X, *values
-        The frame without the named columns, and one value per role.
+    names, X, *values
+        The roles that name columns, with these names; the frame without the columns; and
+        one value per role.
     """
-    for role, name in roles.items():
-        if isinstance(name, str):
-            X, roles[role] = checks.take_column(X, role, name)
-    return X, *roles.values()
+    names = {role: name for role, name in roles.items() if isinstance(name, str)}
+    for role, name in names.items():
+        X, roles[role] = checks.take_column(X, role, name)
+    return names, X, *roles.values()
 
 
 def split_labels(
@@ -88,21 +89,12 @@ def split_labels(
     X, *values
         The rows without any column of labels, and one value per role.
     """
-    if not columns:
-        return split_columns(X, **roles)
-    frame = checks.as_frame(X)
-    if frame is None:
-        return split_columns(X, **roles)
+    frame = checks.as_frame(X) if columns else None
     for role, value in roles.items():
-        if value is None and columns.get(role) in frame.columns:
+        if frame is not None and value is None and columns.get(role) in frame.columns:
             roles[role] = columns[role]
-    X, *values = split_columns(X, **roles)
+    _, X, *values = split_columns(X, **roles)
     return without_columns(X, columns), *values
-
-
-def named_columns(**roles: object) -> dict[str, str]:
-    """The roles whose values are names of columns, and these names."""
-    return {role: name for role, name in roles.items() if isinstance(name, str)}
 
 
 def without_columns(X: object, columns: Mapping[str, str]) -> Any:

@@ -20,7 +20,6 @@ from manyone.data.labels import (
     check_outlier,
     check_weight,
     encode,
-    named_columns,
     one_per_row,
     split_columns,
 )
@@ -243,11 +242,9 @@ def training_rows(
     source : ndarray of shape (n,)
         Where each row stood in `X`.
     """
-    label_columns = named_columns(task=task, outlier=outlier, groups=groups)
-    if label_columns:
-        X, task, outlier, groups = split_columns(
-            X, task=task, outlier=outlier, groups=groups
-        )
+    label_columns, X, task, outlier, groups = split_columns(
+        X, task=task, outlier=outlier, groups=groups
+    )
     if reset:
         estimator.label_columns_ = label_columns
     checked = check_rows(estimator, X, reset=reset)

@@ -103,7 +103,7 @@ class Scoring:
         ndarray of shape (n,)
             Higher is more normal.
         """
-        return self._own_scores(*self._scoring_rows(X, task))
+        return self.solution_.own(*self._scoring_rows(X, task))
 
     @by_blocks
     def decision_function(self, X: object, *, task: object = None) -> Array:
@@ -112,13 +112,14 @@ class Scoring:
         With ``alarm_rate=None`` there are no thresholds, and it is `score_samples`.
         """
         rows, codes = self._scoring_rows(X, task)
-        return self._own_scores(rows, codes) - self.offset_[codes]
+        return self.solution_.own(rows, codes) - self.offset_[codes]
 
     @by_blocks
     def predict(self, X: object, *, task: object = None) -> NDArray[np.int_]:
         """+1 where a row is normal for its task, -1 where it raises the alarm, shape (n,)."""
         self._check_calibrated()
-        return np.where(self.decision_function(X, task=task) < 0, -1, 1)
+        rows, codes = self._scoring_rows(X, task)
+        return np.where(self.solution_.own(rows, codes) < self.offset_[codes], -1, 1)
 
     @by_blocks
     def pvalues(self, X: object, *, task: object = None, exact: bool = False) -> Array:
@@ -145,7 +146,7 @@ class Scoring:
         if exact:
             return self._conformal_pvalues(rows, codes)
         self._check_calibrated()
-        return self.thresholds_.pvalues(self._own_scores(rows, codes), codes)
+        return self.thresholds_.pvalues(self.solution_.own(rows, codes), codes)
 
     def pvalues_together(
         self, X: object, *, task: object = None
@@ -261,11 +262,12 @@ class Scoring:
         ndarray of shape (n, T)
             Columns in the order of `tasks_`.
         """
-        rows = self._scoring_features(X)
+        self._check_fitted()
+        features = without_columns(X, self.label_columns_)
+        rows = check_rows(self, features, reset=False)
         if rows.shape[0] == 0:
             return np.empty((0, len(self.tasks_)))
-        with np.errstate(under="ignore"):
-            return self.solution_.all(rows)
+        return self.solution_.all(rows)
 
     @by_blocks
     def predict_task(self, X: object) -> Labels:
@@ -380,12 +382,13 @@ class Scoring:
     def _scoring_rows(self, X: object, task: object) -> tuple[Rows, Codes]:
         """Rows as the scorer wants them, and the code of the task that each claims."""
         self._check_fitted()
-        X, task = split_labels(X, self.label_columns_, task=task)
+        if self.label_columns_ or isinstance(task, str):
+            X, task = split_labels(X, self.label_columns_, task=task)
         rows = check_rows(self, X, reset=False)
         n = rows.shape[0]
-        if n > 0:
-            checks.refuse_no_task(task, len(self.tasks_), self.label_columns_)
         if task is None:
+            if n > 0:
+                checks.refuse_no_task(task, len(self.tasks_), self.label_columns_)
             return rows, np.zeros(n, dtype=np.intp)
         codes = lookup(one_per_row("task", task, n), self.tasks_)
         if n > 0 and codes.min() == MISSING:
@@ -394,16 +397,6 @@ class Scoring:
                 "score_tasks(X) to compare them with every known task."
             )
         return rows, codes
-
-    def _scoring_features(self, X: object) -> Rows:
-        self._check_fitted()
-        return check_rows(self, without_columns(X, self.label_columns_), reset=False)
-
-    def _own_scores(self, X: Rows, codes: Codes) -> Array:
-        if X.shape[0] == 0:
-            return np.empty(0)
-        with np.errstate(under="ignore"):
-            return self.solution_.own(X, codes)
 
     def _claims(
         self, X: object, task: object, sample_weight: object
@@ -424,7 +417,7 @@ class Scoring:
         if sample_weight is not None:  # other blocks may have counts where one has none
             counted = np.any(np.asarray(sample_weight))
             weight = check_weight(sample_weight, rows) if counted else 0.0 * weight
-        return np.column_stack([self._own_scores(rows, codes), codes, weight])
+        return np.column_stack([self.solution_.own(rows, codes), codes, weight])
 
     @by_blocks
     def _numbered_rows(self, X: object, *, task: object = None) -> Array:

@@ -22,7 +22,6 @@ from manyone.data.groups import as_times
 from manyone.data.labels import (
     encode,
     find,
-    named_columns,
     one_per_row,
     split_columns,
     split_labels,
@@ -111,8 +110,7 @@ class TaskHistory(RoutingState, TransformerMixin, BaseEstimator):
         self
         """
         self._validate_params()
-        self.label_columns_ = named_columns(task=task, time=time)
-        rows, task, time = split_columns(X, task=task, time=time)
+        self.label_columns_, rows, task, time = split_columns(X, task=task, time=time)
         values = validate_data(
             self, rows, dtype=np.float64, ensure_all_finite="allow-nan"
         )

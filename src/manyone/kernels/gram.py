@@ -120,29 +120,49 @@ class Points:
         return self.kernel.diagonal(X)
 
 
-class KernelScorer:
-    """A scorer whose scores follow from the kernel values of a row against all its points."""
+class PointScorer:
+    """A scorer that compares rows with its points, and tells the largest kernel values."""
 
     points: Points
 
     @abstractmethod
-    def own_of(self, K: Array, codes: Codes) -> Array:
-        """Scores (b,) of rows for their own tasks (b,) from their kernel values (b, n)."""
+    def own_and_largest(self, X: Rows, codes: Codes) -> tuple[Array, Array]:
+        """Scores (n,) for own tasks, and the largest value of each row among points (n,)."""
 
     @abstractmethod
     def all_of(self, K: Array) -> Array:
         """Scores (b, T) of rows for all tasks from their kernel values (b, n)."""
 
+    def all_and_largest(self, X: Rows) -> tuple[Array, Array]:
+        """Scores (n, T) for all tasks, and the largest value of each row (n,)."""
+        blocks = [(self.all_of(K), K.max(axis=1)) for _, K in self.points.blocks(X)]
+        scores, largest = zip(*blocks, strict=True)
+        return np.concatenate(scores), np.concatenate(largest)
+
     def own(self, X: Rows, codes: Codes) -> Array:
         """See :class:`manyone.models.scorers.Scorer`."""
-        scores = np.empty(X.shape[0])
-        for rows, K in self.points.blocks(X):
-            scores[rows] = self.own_of(K, codes[rows])
-        return scores
+        return self.own_and_largest(X, codes)[0]
 
     def all(self, X: Rows) -> Array:
         """See :class:`manyone.models.scorers.Scorer`."""
-        return np.concatenate([self.all_of(K) for _, K in self.points.blocks(X)])
+        return self.all_and_largest(X)[0]
+
+
+class KernelScorer(PointScorer):
+    """A scorer whose scores follow from the kernel values of a row against all its points."""
+
+    @abstractmethod
+    def own_of(self, K: Array, codes: Codes) -> Array:
+        """Scores (b,) of rows for their own tasks (b,) from their kernel values (b, n)."""
+
+    def own_and_largest(self, X: Rows, codes: Codes) -> tuple[Array, Array]:
+        """See :class:`PointScorer`."""
+        scores = np.empty(X.shape[0])
+        largest = np.empty(X.shape[0])
+        for rows, K in self.points.blocks(X):
+            scores[rows] = self.own_of(K, codes[rows])
+            largest[rows] = K.max(axis=1)
+        return scores, largest
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,7 +18,6 @@ from manyone.data.labels import (
     check_weight,
     encode,
     lookup,
-    named_columns,
     one_per_row,
     split_columns,
     split_labels,
@@ -129,8 +128,7 @@ class TaskWhitener(RoutingState, OneToOneFeatureMixin, TransformerMixin, BaseEst
         self
         """
         self._validate_params()
-        self.label_columns_ = named_columns(task=task)
-        X, task = split_columns(X, task=task)
+        self.label_columns_, X, task = split_columns(X, task=task)
         checked: Array = validate_data(self, X, dtype=np.float64)
         n = len(checked)
         labels: Labels = np.zeros(n)

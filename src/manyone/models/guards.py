@@ -20,7 +20,7 @@ from manyone._types import Array, Codes, Rows
 from manyone.data.groups import LeavingRows, leaving_rows
 from manyone.data.hashing import Hashes, row_hashes
 from manyone.data.rows import CodedRows, TrainingRows, blocks_by_task, row_blocks
-from manyone.kernels.gram import KernelScorer, Points
+from manyone.kernels.gram import KernelScorer, Points, PointScorer
 from manyone.kernels.kernel import Kernel, NewRows, resolve_kernel
 from manyone.models.scorers import InMetric, Scorer
 from manyone.models.solution import Solution
@@ -52,15 +52,13 @@ _STEP = 256
 ALARM = 2.0
 # So many more, and a row scores lower than any other.
 _MOST_MARGINS = 50.0
-# Smaller kernel values have lost digits.
-_UNDERFLOW = 1e-300
 
 
 class Guard(Protocol):
     """Says how far rows are outside of what was seen."""
 
     def outside(
-        self, X: Rows, codes: Codes | None, kernel_values: Array | None = None
+        self, X: Rows, codes: Codes | None, largest: Array | None = None
     ) -> Array:
         """0 inside what was seen, growing outside of it, shape (n,).
 
@@ -69,8 +67,8 @@ class Guard(Protocol):
         X : array or CSR matrix of shape (n, d)
         codes : ndarray of shape (n,) or None
             The task of each row; None: every task is asked about.
-        kernel_values : ndarray of shape (n, m) or None
-            Against the points of the scorer, where it has them at hand.
+        largest : ndarray of shape (n,) or None
+            Largest kernel value of each row among points of the guard; None: not known.
         """
 
     def sure(self) -> float:
@@ -88,7 +86,8 @@ class Guarded:
     unit : float
         Of the scores.
     shares_values : bool
-        Whether the guards are given the kernel values of the scorer, a :class:`KernelScorer`.
+        Whether the points of the scorer, a :class:`PointScorer`, are those of a guard, which
+        then need not compare rows again that are near enough.
     """
 
     scorer: Scorer
@@ -104,36 +103,30 @@ class Guarded:
     def own(self, X: Rows, codes: Codes) -> Array:
         """See :class:`Scorer`."""
         scorer = self.scorer
-        if not isinstance(scorer, KernelScorer) or not self.shares_values:
+        if not isinstance(scorer, PointScorer) or not self.shares_values:
             return scorer.own(X, codes) - self.penalty(X, codes)
-        scores = np.empty(X.shape[0])
-        for rows, K in scorer.points.blocks(X):
-            penalty = self.penalty(X[rows], codes[rows], K)
-            scores[rows] = scorer.own_of(K, codes[rows]) - penalty
-        return scores
+        scores, largest = scorer.own_and_largest(X, codes)
+        return scores - self.penalty(X, codes, largest)
 
     def all(self, X: Rows) -> Array:
         """See :class:`Scorer`."""
         scorer = self.scorer
-        if not isinstance(scorer, KernelScorer) or not self.shares_values:
+        if not isinstance(scorer, PointScorer) or not self.shares_values:
             return scorer.all(X) - self.penalty(X)[:, None]
-        scores = [
-            scorer.all_of(K) - self.penalty(X[rows], None, K)[:, None]
-            for rows, K in scorer.points.blocks(X)
-        ]
-        return np.concatenate(scores)
+        scores, largest = scorer.all_and_largest(X)
+        return scores - self.penalty(X, None, largest)[:, None]
 
     def far(self) -> Array | None:
         """See :class:`Scorer`; of the scorer without guards."""
         return self.scorer.far()
 
     def penalty(
-        self, X: Rows, codes: Codes | None = None, kernel_values: Array | None = None
+        self, X: Rows, codes: Codes | None = None, largest: Array | None = None
     ) -> Array:
         """What the scores of rows (n, d) are lowered by, shape (n,)."""
-        total = self.guards[0].outside(X, codes, kernel_values)
+        total = self.guards[0].outside(X, codes, largest)
         for guard in self.guards[1:]:
-            total = total + guard.outside(X, codes, kernel_values)
+            total = total + guard.outside(X, codes, largest)
         return self.unit * total
 
 
@@ -246,53 +239,58 @@ class Nearness:
         Training rows, sorted by task: all normal ones, or some of every task.
     codes : ndarray of shape (p,)
         Task of each point.
-    usual : UsualDistances
-    columns : ndarray of shape (p,) or None
-        Where the points are among those of a scorer that shares its kernel values; None: they are
-        the same.
+    limit : float
+        See :class:`UsualDistances`.
     """
 
     points: Points
     codes: Codes
-    usual: UsualDistances
-    columns: Codes | None = None
+    limit: float
 
     def outside(
-        self, X: Rows, codes: Codes | None, kernel_values: Array | None = None
+        self, X: Rows, codes: Codes | None, largest: Array | None = None
     ) -> Array:
         """See :class:`Guard`."""
-        limit = self.usual.limit
-        if not 0.0 < limit < np.inf:
-            return np.zeros(X.shape[0])
-        near_enough = _START * limit
-        if kernel_values is None:
-            nearest = self._nearest(X, codes, near_enough)
-        else:
-            if self.columns is not None:
-                kernel_values = kernel_values[:, self.columns]
-            largest = kernel_values.max(axis=1)
-            nearest = -np.log(np.maximum(largest, _UNDERFLOW))
-            if largest.min() <= _UNDERFLOW:
-                vanished = np.flatnonzero(largest <= _UNDERFLOW)
-                nearest[vanished] = self._nearest(X[vanished], None, near_enough)
-        if nearest.max(initial=0.0) <= near_enough:
-            return np.zeros(X.shape[0])
-        with np.errstate(over="ignore"):  # infinitely far is far
-            return excess_of(nearest / limit)
+        outside = np.zeros(X.shape[0])
+        near_enough = _START * self.limit
+        if not 0.0 < near_enough < np.inf:
+            return outside
+        far: Codes | slice = slice(None)
+        if largest is not None:
+            far = np.flatnonzero(largest <= np.exp(-near_enough))
+            if not len(far):
+                return outside
+        if self.points.columns is not None:
+            codes = None  # it takes no time to compare kernel values with all points
+        if codes is not None:
+            codes = codes[far]
+        nearest = nearest_points(self.points, self.codes, X[far], codes, near_enough)
+        if nearest.max(initial=0.0) > near_enough:
+            with np.errstate(over="ignore"):  # infinitely far is far
+                outside[far] = excess_of(nearest / self.limit)
+        return outside
 
     def sure(self) -> float:
         """See :class:`Guard`: several times farther than what is usual."""
-        usable = 0.0 < self.usual.limit < np.inf
+        usable = 0.0 < self.limit < np.inf
         return float(excess_of(np.array(_SURE))) if usable else 0.0
 
-    def _nearest(self, X: Rows, codes: Codes | None, near_enough: float) -> Array:
-        """Distance of rows (n, d) to the nearest point, or to one that is near enough, (n,)."""
-        if self.points.columns is not None:
-            codes = None  # it takes no time to compare kernel values with all points
-        return nearest_points(self.points, self.codes, X, codes, near_enough)
+
+@dataclass(frozen=True, eq=False)
+class TrainingNearness:
+    """The nearness of new rows, and what it is for training rows that are left out.
+
+    Parameters
+    ----------
+    nearness : Nearness
+    usual : UsualDistances
+    """
+
+    nearness: Nearness
+    usual: UsualDistances
 
     def left_out(self, rows: CodedRows, some: Codes) -> Array:
-        """What `outside` would say of some normal training rows if they had not been there.
+        """What the guard would say of some normal training rows that had not been there.
 
         Parameters
         ----------
@@ -307,7 +305,8 @@ class Nearness:
         """
         leaving = None
         group = None
-        point_keys = row_hashes(self.points.X)
+        points = self.nearness.points
+        point_keys = row_hashes(points.X)
         if isinstance(rows, TrainingRows) and rows.group is not None:
             groups = rows.group[some]
             rows = rows.take(some)
@@ -316,8 +315,9 @@ class Nearness:
             group = _group_of_points(point_keys, row_hashes(rows.X), groups)
         hidden = Hidden(row_hashes(rows.X), point_keys, leaving, group)
         near_enough = _START * self.usual.least_limit
+        codes = self.nearness.codes
         nearest = nearest_points(
-            self.points, self.codes, rows.X, rows.codes, near_enough, hidden, some
+            points, codes, rows.X, rows.codes, near_enough, hidden, some
         )
         return self.usual.left_out(nearest[some], rows.weight[some])
 
@@ -418,7 +418,7 @@ def nearest_points(
 
 def nearness_of(
     kernel: Kernel, rows: TrainingRows, *, all_rows: bool = False
-) -> tuple[Nearness, Array]:
+) -> tuple[TrainingNearness, Array]:
     """Nearness to training rows, and what it says of the normal ones where they are left out.
 
     Parameters
@@ -431,7 +431,7 @@ def nearness_of(
 
     Returns
     -------
-    nearness : Nearness
+    nearness : TrainingNearness
     left_out : ndarray of shape (k,)
         For the normal rows.
     """
@@ -464,7 +464,8 @@ def nearness_of(
     if len(sample) < len(nearest):
         near_enough = _START * usual.least_limit
         nearest = nearest_points(near, codes, rows.X, rows.codes, near_enough, hidden)
-    return Nearness(points, codes, usual), usual.left_out(nearest, rows.weight)
+    nearness = TrainingNearness(Nearness(points, codes, usual.limit), usual)
+    return nearness, usual.left_out(nearest, rows.weight)
 
 
 def _upper_distances(
@@ -521,18 +522,19 @@ def with_nearness(solution: Solution, rows: TrainingRows) -> Solution:
     same_rows = points.X is rows.X
     if points.columns is not None and rows.columns is not None:
         same_rows = np.array_equal(points.columns, rows.columns)
-    shares_values = isinstance(scorer, KernelScorer) and same_rows
     kernel = points.kernel
     if isinstance(scorer, InMetric):
         kernel = raw_kernel(kernel, rows.X)
-    nearness, lost = nearness_of(kernel, rows, all_rows=shares_values)
+    all_rows = isinstance(scorer, KernelScorer) and same_rows
+    known, lost = nearness_of(kernel, rows, all_rows=all_rows)
     left_out = solution.left_out
     if left_out is not None:
         left_out = left_out.copy()
         left_out[~rows.outlier] -= unit * lost
-    if shares_values and rows.outlier.any():
-        nearness = replace(nearness, columns=np.flatnonzero(~rows.outlier))
-    guarded = Guarded(scorer, (nearness,), unit, shares_values)
+    # (Known outliers are no points of the guard, nor are some rows of large tasks.)
+    all_points = same_rows and len(known.nearness.codes) == len(rows.codes)
+    shares_values = isinstance(scorer, PointScorer) and all_points
+    guarded = Guarded(scorer, (known.nearness,), unit, shares_values)
     return replace(solution, scorer=guarded, left_out=left_out)
 
 
@@ -542,17 +544,17 @@ class LeftOutGuard:
 
     Parameters
     ----------
-    nearness : Nearness or None
+    nearness : TrainingNearness or None
         None: there is no guard.
     unit : float
         Of the scores.
     """
 
-    nearness: Nearness | None
+    nearness: TrainingNearness | None
     unit: float
 
     @classmethod
-    def of(cls, nearness: Nearness | None, scorer: Scorer) -> LeftOutGuard:
+    def of(cls, nearness: TrainingNearness | None, scorer: Scorer) -> LeftOutGuard:
         """The guard of a scorer that has none yet."""
         unit = unit_of(scorer)
         return cls(nearness if unit > 0.0 else None, unit)
@@ -566,7 +568,7 @@ class LeftOutGuard:
         """The solution with this guard around its scorer."""
         if self.nearness is None:
             return solution
-        scorer = Guarded(solution.scorer, (self.nearness,), self.unit)
+        scorer = Guarded(solution.scorer, (self.nearness.nearness,), self.unit)
         return replace(solution, scorer=scorer)
 
 
@@ -640,10 +642,7 @@ class ColumnRange:
         return np.maximum(np.maximum(under, over), 0.0)
 
     def outside(
-        self,
-        X: Rows,
-        codes: Codes | None = None,
-        kernel_values: Array | None = None,
+        self, X: Rows, codes: Codes | None = None, largest: Array | None = None
     ) -> Array:
         """See :class:`Guard`."""
         # Margins grow away from the range: a column's extremes say whether any row counts.

@@ -94,11 +94,20 @@ class Solution:
 
     def own(self, X: Rows, codes: Codes) -> Array:
         """Score of each row against its own task, shape (n,)."""
-        return _in_parts(lambda rows: self.scorer.own(X[rows], codes[rows]), codes)
+        if not len(codes):
+            return np.empty(0)
+        with np.errstate(under="ignore"):
+            if len(codes) <= _ROWS:
+                return self.scorer.own(X, codes)
+            return _in_parts(lambda rows: self.scorer.own(X[rows], codes[rows]), codes)
 
     def all(self, X: Rows) -> Array:
         """Score of each row against every task, shape (n, T)."""
-        return _in_parts(lambda rows: self.scorer.all(X[rows]), np.zeros(X.shape[0]))
+        with np.errstate(under="ignore"):
+            if X.shape[0] <= _ROWS:
+                return self.scorer.all(X)
+            tasks = np.zeros(X.shape[0])
+            return _in_parts(lambda rows: self.scorer.all(X[rows]), tasks)
 
     def fitted(self, name: str) -> Any:
         """A learned value, or a part of the report; arrays are read-only."""
@@ -113,10 +122,8 @@ class Solution:
         return value
 
 
-def _in_parts(score: Callable[[Any], Array], codes: Array | Codes) -> Array:
-    """Scores of rows, many of them on several threads, and those of a task (n,) together."""
-    if len(codes) <= _ROWS:
-        return score(slice(None))
+def _in_parts(score: Callable[[Codes], Array], codes: Array | Codes) -> Array:
+    """Scores of rows on several threads, and those of a task (n,) together."""
     parts = np.array_split(np.argsort(codes, kind="stable"), -(-len(codes) // _ROWS))
     results = on_threads(score, parts)
     first = next(results)

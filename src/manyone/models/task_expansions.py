@@ -10,11 +10,11 @@ from scipy import sparse
 
 from manyone._types import Array, Codes, Rows
 from manyone.data.rows import blocks_by_task
-from manyone.kernels.gram import Points
+from manyone.kernels.gram import Points, PointScorer
 
 
 @dataclass(frozen=True, eq=False)
-class TaskExpansions:
+class TaskExpansions(PointScorer):
     """Score ``-|f_t(x) - target_t|`` where f_t is expanded over the rows of task t alone.
 
     Parameters
@@ -36,9 +36,10 @@ class TaskExpansions:
     shared_coef: Array
     target: Array
 
-    def own(self, X: Rows, codes: Codes) -> Array:
-        """See :class:`Scorer`."""
+    def own_and_largest(self, X: Rows, codes: Codes) -> tuple[Array, Array]:
+        """See :class:`PointScorer`; the largest value is one among points of the task."""
         gap = np.empty(X.shape[0])
+        largest = np.empty(X.shape[0])
         most_points = int(np.diff(self.starts).max()) + len(self.shared_coef)
         for rows, tasks in blocks_by_task(codes, 2 * (most_points + X.shape[1])):
             new_rows = self.points.new_rows(X[rows])
@@ -46,7 +47,8 @@ class TaskExpansions:
                 points, coef = self.expansion(task)
                 values = self.points.values(new_rows.take(part), points)
                 gap[rows[part]] = values @ coef - self.target[task]
-        return -np.abs(gap)
+                largest[rows[part]] = values.max(axis=1)
+        return -np.abs(gap), largest
 
     def expansion(self, task: int) -> tuple[Any, Array]:
         """Points of one task's function, by number, and their coefficients."""
@@ -58,13 +60,9 @@ class TaskExpansions:
             [self.coef[own_points], self.shared_coef[:, task]]
         )
 
-    def all(self, X: Rows) -> Array:
-        """See :class:`Scorer`."""
-        scores = np.empty((X.shape[0], len(self.target)))
-        dual = self.dual_coef
-        for rows, K in self.points.blocks(X):
-            scores[rows] = -np.abs(K @ dual - self.target)
-        return scores
+    def all_of(self, K: Array) -> Array:
+        """See :class:`PointScorer`."""
+        return -np.abs(K @ self.dual_coef - self.target)
 
     def far(self) -> Array | None:
         """See :class:`Scorer`."""

@@ -135,7 +135,7 @@ class ScoreDisplay(Display):
         """
         model = last_step(estimator)
         model._check_calibrated()
-        X, task = split_columns(X, task=task)
+        _, X, task = split_columns(X, task=task)
         rows = rows_of_last_step(estimator, X, task)
         scores = model.score_samples(rows, task=task)
         codes = np.zeros(len(scores), dtype=np.intp)

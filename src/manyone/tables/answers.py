@@ -96,7 +96,7 @@ def scores_of(model: TableModel, columns: Columns, codes: Codes) -> Array:
     is_known = codes != MISSING
     scores = np.empty(len(Z))
     if is_known.any():
-        scores[is_known] = model.model_._own_scores(Z[is_known], codes[is_known])
+        scores[is_known] = model.model_.solution_.own(Z[is_known], codes[is_known])
     if not is_known.all():
         scores[~is_known] = model.unknown_.scores(Z[~is_known])
     return scores

@@ -122,7 +122,7 @@ def check_forward(model: TableModel) -> ForwardCheck | None:
     rows = rows[np.lexsort((training.times[rows], training.codes()[rows]))]
     later = training.take(rows)
     codes = find(later.labels, fitted.tasks)[0]
-    scores = fitted.model._own_scores(
+    scores = fitted.model.solution_.own(
         fitted.encoder.encode(later.columns, codes), codes
     )
     p_value = fitted.model.thresholds_at(model.alarm_rate).pvalues(scores, codes)

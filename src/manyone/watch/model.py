@@ -47,7 +47,7 @@ def answer_rows(
         rows=np.arange(len(codes)),
         labels=model.tasks_[codes],
         codes=codes,
-        score=resolved(model._own_scores(rows, codes)),
+        score=resolved(model.solution_.own(rows, codes)),
         p_value=np.ones(len(codes)),
         alarm=np.zeros(len(codes), dtype=bool),
         basis=borrows[codes].astype(np.intp),

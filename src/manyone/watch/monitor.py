@@ -181,7 +181,7 @@ class Monitor:
         Watched
         """
         given = X
-        X, time, id = split_columns(X, time=time, id=id)
+        _, X, time, id = split_columns(X, time=time, id=id)
         columns = None
         if isinstance(self.model, TableModel):
             X = as_table(given)
