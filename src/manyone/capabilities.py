@@ -26,6 +26,8 @@ LANDMARKS: Constraints = {
     "landmarks": [Interval(Integral, 1, None, closed="left"), None],
     "random_state": ["random_state"],
 }
+#: Fitted attributes of methods with iterations.
+ITERATED = ("objective_path_", "n_iter_")
 #: What methods that look at one task at a time can choose of a metric.
 TASK_METRIC: Constraints = {
     "metric": [StrOptions({"plain", "whitened", "adaptive"})],

@@ -12,8 +12,6 @@ from typing import Protocol, TypeVar
 Tell = Callable[[int, int], None]
 #: Called with a line for people.
 Say = Callable[[str], None]
-#: Called with the number of an iteration and the objective there.
-Report = Callable[[int, float], None]
 T_co = TypeVar("T_co", covariant=True)
 
 
@@ -72,10 +70,3 @@ def announce(text: str) -> None:
     count = _count.get()
     if count is not None and count.say is not None:
         count.say(text)
-
-
-def record(path: list[float], value: float, report: Report | None) -> None:
-    """Append the objective of an accepted iterate, and report it."""
-    path.append(value)
-    if report is not None:
-        report(len(path) - 1, value)

@@ -7,7 +7,6 @@ from sklearn.exceptions import ConvergenceWarning
 from manyone import JointOCKSR, LinearOCKSR
 from manyone.datasets import load_mnist
 from manyone.solvers.eigenbasis import eigenbasis, left_out_scores_of_structure
-from manyone.solvers.linear import solve_linear
 
 pytestmark = pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
 
@@ -130,25 +129,10 @@ def test_papers_algorithm_descends_to_the_same_structure(fleet):
     assert model.objective_path_[-1] >= best - 1e-9
 
 
-def test_iterations_warn_warm_start_and_report(fleet, capsys):
+def test_few_iterations_warn(fleet):
     X, task = fleet
     with pytest.warns(ConvergenceWarning, match="Increase max_iter"):
         LinearOCKSR(max_iter=1).fit(X, task=task)
-    model = LinearOCKSR(warm_start=True, verbose=2).fit(X, task=task)
-    assert "LinearOCKSR: iteration 0, objective" in capsys.readouterr().err
-    first = model.n_iter_
-    assert model.fit(X, task=task).n_iter_ < first
-
-
-def test_solver_takes_a_start():
-    rng = np.random.default_rng(0)
-    Phi = rng.normal(size=(20, 20))
-    lam, U = np.linalg.eigh(Phi @ Phi.T)
-    R = np.eye(4)[np.arange(20) % 4]
-    first = solve_linear(lam, U, R, 1.0, 1.0)
-    again = solve_linear(lam, U, R, 1.0, 1.0, B=first.B)
-    assert again.n_iter <= 2
-    np.testing.assert_allclose(again.coef, first.coef, atol=1e-7)
 
 
 @pytest.mark.slow

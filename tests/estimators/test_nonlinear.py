@@ -1,7 +1,5 @@
 """OCKSR-N and -NS: the model is the formula, learning helps, the anchor holds, the rate is kept."""
 
-import warnings
-
 import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
@@ -131,14 +129,10 @@ def test_papers_algorithm_descends(method, fleet):
 
 
 @both
-def test_iterations_warn_warm_start_and_report(method, fleet, capsys):
+def test_few_iterations_warn(method, fleet):
     X, task = fleet
     with pytest.warns(ConvergenceWarning, match="Increase max_iter"):
         method(max_iter=1, tol=1e-8).fit(X, task=task)
-    model = method(warm_start=True, verbose=2).fit(X, task=task)
-    assert "iteration 0, objective" in capsys.readouterr().err
-    first = model.n_iter_
-    assert model.fit(X, task=task).n_iter_ < first
 
 
 @both
@@ -174,35 +168,6 @@ def test_measured_rate_after_tuning():
         model = tune(NonlinearOCKSR(alarm_rate=0.1), X, task=y, criterion="seen")
         rates.append(np.mean(model.predict(X_new, task=y_new) == -1))
     assert 0.03 <= np.mean(rates) <= 0.13
-
-
-@both
-@pytest.mark.parametrize("learn_theta", [False, True])
-def test_a_warm_start_goes_on_with_the_same_problem(method, learn_theta, fleet):
-    X = fleet[0][::2]
-    task = fleet[1][::2]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        model = method(warm_start=True, learn_theta=learn_theta, max_iter=20).fit(
-            X, task=task
-        )
-        before = model.objective_path_[-1]
-        model.fit(X, task=task)
-    assert model.objective_path_[0] == pytest.approx(before, rel=1e-4)
-    assert model.objective_path_[-1] <= before * (1 + 1e-4)
-
-
-@both
-def test_a_warm_start_keeps_nothing_where_the_first_layer_is_not_learned(method, fleet):
-    X = fleet[0][::2]
-    task = fleet[1][::2]
-    for labels, max_iter in ((None, 20), (task, 0)):
-        model = method(warm_start=True, max_iter=max_iter, gamma=0.2).fit(
-            X + 1.0, task=labels
-        )
-        model.fit(X**2, task=labels)
-        fresh = method(max_iter=max_iter, gamma=0.2).fit(X**2, task=labels)
-        np.testing.assert_array_equal(model.score_tasks(X), fresh.score_tasks(X))
 
 
 def test_a_first_layer_near_zero_is_no_end():

@@ -13,9 +13,10 @@ from manyone.calibration.conformal import TaskRidge
 from manyone.calibration.tails import Tails
 from manyone.capabilities import Capabilities
 from manyone.data.rows import TrainingRows
-from manyone.estimators.landmarks import LandmarkOneClass, Passes
+from manyone.estimators.landmarks import LandmarkOneClass
 from manyone.fitting.closed_form import closed_form
 from manyone.fitting.joint import joint_passes
+from manyone.fitting.plan import Passes
 from manyone.kernels.gram import Expansion, Gram
 from manyone.models.solution import Solution
 from manyone.solvers.leave_blocks import solve_without_blocks
@@ -155,13 +156,7 @@ class JointOCKSR(LandmarkOneClass):
         )
 
     def _solve_passes(self, passes: Passes) -> tuple[Solution, Tails | None]:
-        return joint_passes(
-            passes.plan,
-            passes.source,
-            self.alpha,
-            passes.nearness,
-            left_out=passes.left_out,
-        )
+        return joint_passes(passes, self.alpha)
 
     def _task_ridges(self, tasks: Codes) -> Iterator[TaskRidge]:
         rows = self.training_

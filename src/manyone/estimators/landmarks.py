@@ -18,7 +18,6 @@ from manyone.data.hashing import row_hashes
 from manyone.data.rows import CodedRows, Remake, TrainingRows
 from manyone.data.sample import Sample, TakeSample, refuse_unusable
 from manyone.data.sweeps import (
-    Source,
     Sweep,
     Swept,
     steady,
@@ -26,35 +25,19 @@ from manyone.data.sweeps import (
 )
 from manyone.estimators.base import MultiTaskOneClass
 from manyone.fitting.metric import metric_of
-from manyone.fitting.plan import Plan, sample_size, seed_of
+from manyone.fitting.plan import Passes, Plan, sample_size, seed_of
 from manyone.kernels.gram import Gram
 from manyone.kernels.kernel import VALUES_ONLY, Kernel
 from manyone.metric.shrinkage import Whitening
-from manyone.models.guards import LeftOutGuard, Nearness, nearness_of, raw_kernel
+from manyone.models.guards import (
+    LeftOutGuard,
+    TrainingNearness,
+    nearness_of,
+    raw_kernel,
+)
 from manyone.models.scorers import behind_metric
 from manyone.models.solution import Judge, Solution
 from manyone.threads import threads_for_blocks
-
-
-class Passes(NamedTuple):
-    """What a model of landmarks is solved by.
-
-    Attributes
-    ----------
-    plan : Plan
-    source : Source
-    sample : Sample
-    nearness : Nearness or None
-        What left-out scores are lowered by.
-    left_out : bool
-        Whether left-out scores are wanted.
-    """
-
-    plan: Plan
-    source: Source
-    sample: Sample
-    nearness: Nearness | None
-    left_out: bool
 
 
 class Solved(NamedTuple):
@@ -65,7 +48,7 @@ class Solved(NamedTuple):
     solution : Solution
         Behind its metric, without guards, with the judge of its rows if it has one.
     sample : Sample
-    nearness : Nearness or None
+    nearness : TrainingNearness or None
     metric : Whitening or None
     tails : Tails or None
         Left-out scores; None: they are not wanted, or come from folds.
@@ -73,7 +56,7 @@ class Solved(NamedTuple):
 
     solution: Solution
     sample: Sample
-    nearness: Nearness | None
+    nearness: TrainingNearness | None
     metric: Whitening | None
     tails: Tails | None
 
@@ -242,7 +225,7 @@ class LandmarkOneClass(MultiTaskOneClass):
 
     def _nearness(
         self, sample: Sample, plan: Plan, usual_rows: TrainingRows | None
-    ) -> Nearness | None:
+    ) -> TrainingNearness | None:
         """What tells rows far from everything; None where the kernel is not one of a distance.
 
         Given rows, or else the sample, say how far from each other is usual.

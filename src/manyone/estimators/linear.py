@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from numbers import Real
+from numbers import Integral, Real
 from typing import ClassVar
 
 import numpy as np
@@ -11,17 +11,17 @@ import numpy as np
 from manyone._sklearn import Constraints, Interval, StrOptions
 from manyone._types import Array
 from manyone.calibration.tails import Tails
-from manyone.capabilities import Capabilities
+from manyone.capabilities import ITERATED, Capabilities
 from manyone.data.rows import TrainingRows
 from manyone.estimators.joint import JointOCKSR
-from manyone.estimators.landmarks import Passes
-from manyone.estimators.structured import ITERATED, StructuredOneClass
+from manyone.estimators.landmarks import LandmarkOneClass
 from manyone.fitting.joint import joint_passes
 from manyone.fitting.linear import (
     LeaveOutOfStructure,
     linear_problem,
     weights_of,
 )
+from manyone.fitting.plan import Passes
 from manyone.fitting.statistics import AddUp
 from manyone.kernels.gram import Expansion, Gram
 from manyone.models.guards import LeftOutGuard
@@ -32,7 +32,7 @@ from manyone.solvers.ridge import effective_alpha
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class LinearOCKSR(StructuredOneClass):
+class LinearOCKSR(LandmarkOneClass):
     r"""One-class kernel spectral regression with a learned linear structure (the paper's OCKSR-L).
 
     A matrix B mixes the responses of all tasks, and is learned with them,
@@ -88,10 +88,6 @@ class LinearOCKSR(StructuredOneClass):
         Number of landmark rows for large n: O(n m^2) instead of O(n^3). None is exact.
     random_state : int, RandomState or None, default=None
         Of the choice of landmarks.
-    warm_start : bool, default=False
-        Whether the next fit starts from the structure of the last.
-    verbose : int, default=0
-        1 shows every tenth objective value on stderr, 2 every one.
 
     Attributes
     ----------
@@ -166,15 +162,19 @@ class LinearOCKSR(StructuredOneClass):
         strengths={"frobenius": (0.1, 0.01, 1.0)},
     )
     _parameter_constraints: ClassVar[Constraints] = {
-        **StructuredOneClass._parameter_constraints,
+        **LandmarkOneClass._parameter_constraints,
         "frobenius": [Interval(Real, 0, None, closed="left")],
         "nuclear": [Interval(Real, 0, None, closed="left")],
         "solver": [StrOptions({"fista", "paper"})],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
     }
 
     frobenius: float = 0.1
     nuclear: float = 0.0
     solver: str = "fista"
+    tol: float = 1e-10
+    max_iter: int = 1000
 
     def _solve(self, gram: Gram, rows: TrainingRows, *, left_out: bool) -> Solution:
         structured = self._structured(gram, rows) if rows.n_tasks > 1 else None
@@ -202,14 +202,8 @@ class LinearOCKSR(StructuredOneClass):
                 )
                 tails = passes.source.reduce(step) if passes.left_out else None
                 return replace(solution, judge=step), tails
-        solution, tails = joint_passes(
-            plan,
-            passes.source,
-            self.alpha,
-            passes.nearness,
-            statistics=statistics,
-            left_out=passes.left_out,
-        )
+        passes = passes._replace(plan=plan)
+        solution, tails = joint_passes(passes, self.alpha, statistics)
         return self._as_unstructured(solution, statistics.counts), tails
 
     def _unstructured(self, gram: Gram, rows: TrainingRows) -> Solution:
@@ -270,8 +264,6 @@ class LinearOCKSR(StructuredOneClass):
             solver=self.solver,
             tol=self.tol,
             max_iter=self.max_iter,
-            B=self._last("structure", (R.shape[1],) * 2) if self.warm_start else None,
-            report=self._progress() if self.verbose else None,
             outside=outside,
         )
 

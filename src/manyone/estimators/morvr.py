@@ -9,10 +9,9 @@ from typing import ClassVar
 import numpy as np
 
 from manyone._sklearn import Constraints, Interval
-from manyone.capabilities import Capabilities
+from manyone.capabilities import ITERATED, Capabilities
 from manyone.data.rows import TrainingRows
 from manyone.estimators.base import MultiTaskOneClass
-from manyone.estimators.structured import ITERATED
 from manyone.kernels.gram import Expansion, Gram
 from manyone.models.solution import FitReport, Solution
 from manyone.solvers.morvr import (

@@ -79,10 +79,6 @@ class NonlinearOCKSR(TwoLayerModel):
         as many rows, five for each task at least. None is exact.
     random_state : int, RandomState or None, default=None
         Of the choice of landmarks.
-    warm_start : bool, default=False
-        Whether the next fit starts from the first layer of the last, where its shape still fits.
-    verbose : int, default=0
-        1 shows every tenth objective value on stderr, 2 every one.
 
     Attributes
     ----------
@@ -176,6 +172,5 @@ class NonlinearOCKSR(TwoLayerModel):
     def _descend(
         self, problem: TwoLayerProblem, centres: Codes | None
     ) -> tuple[NonlinearSolution, dict[str, object]]:
-        started, how = self._start(problem)
-        layers = solve_nonlinear(started, self.beta, how, centres)
+        layers = solve_nonlinear(problem, self.beta, self._descent(), centres)
         return layers, {"beta": layers.beta}

@@ -91,10 +91,6 @@ class SparseOCKSR(TwoLayerModel):
         as many rows, five for each task at least. None is exact.
     random_state : int, RandomState or None, default=None
         Of the choice of landmarks.
-    warm_start : bool, default=False
-        Whether the next fit starts from the first layer of the last, where its shape still fits.
-    verbose : int, default=0
-        1 shows every tenth objective value on stderr, 2 every one.
 
     Attributes
     ----------
@@ -186,10 +182,9 @@ class SparseOCKSR(TwoLayerModel):
     ) -> tuple[SparseSolution, dict[str, object]]:
         problem = sparse_problem(problem)
         l1, group = sparse_strengths(problem, self.l1, self.group, centres)
-        started, how = self._start(problem)
-        if self.solver == "fista" and self.max_iter and started.W is problem.W:
-            started = started._replace(W=sparse_start(problem, self.max_iter, centres))
-        layers = solve_sparse(started, l1, group, how, centres)
+        if self.solver == "fista" and self.max_iter:
+            problem = problem._replace(W=sparse_start(problem, self.max_iter, centres))
+        layers = solve_sparse(problem, l1, group, self._descent(), centres)
         return layers, {
             "structure": layers.structure[: problem.R.shape[1]],
             "duality_gap": layers.duality_gap,

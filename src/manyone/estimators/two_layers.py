@@ -12,14 +12,14 @@ import numpy as np
 from manyone._sklearn import Constraints, Interval, StrOptions
 from manyone._types import Array, Codes
 from manyone.calibration.tails import Tails
+from manyone.capabilities import ITERATED
 from manyone.data.hashing import row_hashes
 from manyone.data.memory import refuse_beyond_memory
 from manyone.data.rows import TrainingRows
 from manyone.estimators.joint import JointOCKSR
-from manyone.estimators.landmarks import Passes
-from manyone.estimators.structured import ITERATED, StructuredOneClass
+from manyone.estimators.landmarks import LandmarkOneClass
 from manyone.fitting.joint import joint_passes
-from manyone.fitting.plan import Plan, seed_of
+from manyone.fitting.plan import Passes, Plan, seed_of
 from manyone.fitting.two_layers import (
     JudgeNotDrawn,
     centres_of,
@@ -27,6 +27,7 @@ from manyone.fitting.two_layers import (
     mostly_drawn,
 )
 from manyone.kernels.gram import Gram, Points
+from manyone.kernels.landmarks import expanded
 from manyone.models.guards import LeftOutGuard
 from manyone.models.scorers import TwoLayers
 from manyone.models.solution import FitReport, Solution
@@ -50,17 +51,18 @@ LEARNS = (*_FIRST, *_SECOND, *ITERATED)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class TwoLayerModel(StructuredOneClass):
+class TwoLayerModel(LandmarkOneClass):
     """A first layer on rows, a second one on its responses.
 
     A subclass says how both layers of a problem are found (`_descend`).
     """
 
     _parameter_constraints: ClassVar[Constraints] = {
-        **StructuredOneClass._parameter_constraints,
+        **LandmarkOneClass._parameter_constraints,
         "theta": [StrOptions({"mean"}), Interval(Real, 0, None, closed="neither")],
         "learn_theta": ["boolean"],
         "anchor": ["boolean"],
+        "tol": [Interval(Real, 0, None, closed="left")],
         "max_iter": [Interval(Integral, 0, None, closed="left")],
     }
 
@@ -121,7 +123,7 @@ class TwoLayerModel(StructuredOneClass):
             factorise(gram.matrix(), alpha, np.sqrt(weight), overwrite=True)
         layers, learned = self._descend(problem, None)
         dual = np.zeros((len(rows.codes), rows.n_tasks), order="F")
-        dual[features.pivots] = features.expand(layers.W)
+        dual[features.pivots] = expanded(features.factor, layers.W)
         return self._two_layers(gram.points, dual, problem, layers, rows, None, learned)
 
     # ----------------------------------------------------------------------------------- landmarks
@@ -142,7 +144,7 @@ class TwoLayerModel(StructuredOneClass):
         seed = seed_of(self.random_state)
         centres = centres_of(problem, rows.content, m, seed)
         layers, learned = self._descend(problem, centres)
-        dual = np.asfortranarray(plan.expand(layers.W))
+        dual = np.asfortranarray(expanded(plan.factor, layers.W))
         return self._two_layers(
             plan.points, dual, problem, layers, rows, centres, learned
         )
@@ -151,13 +153,7 @@ class TwoLayerModel(StructuredOneClass):
         plan = passes.plan
         sample = passes.sample
         if len(plan.tasks) == 1:
-            solution, tails = joint_passes(
-                plan,
-                passes.source,
-                self.alpha,
-                passes.nearness,
-                left_out=passes.left_out,
-            )
+            solution, tails = joint_passes(passes, self.alpha)
             return as_single_task(solution, sample.counts), tails
         rows = sample.rows(own_weight=True)
         solution = self._of_sample(plan, rows)
@@ -177,23 +173,9 @@ class TwoLayerModel(StructuredOneClass):
             tails = tails.merged(Tails.of(*by_folds, tails.kept))
         return solution, tails
 
-    def _start(self, problem: TwoLayerProblem) -> tuple[TwoLayerProblem, Descent]:
-        """The problem from where to start, and how to go on."""
-        how = Descent(
-            self.tol,
-            self.max_iter,
-            self.learn_theta,
-            self.solver,
-            report=self._progress() if self.verbose else None,
-        )
-        last = None
-        if self.warm_start and self.max_iter:
-            last = self._last("first_layer", problem.W.shape)
-        if last is not None:
-            problem = problem._replace(W=last)
-            if self.learn_theta:  # it belongs to the first layer it came with
-                problem = problem._replace(theta=self.solution_.fitted("theta"))
-        return problem, how
+    def _descent(self) -> Descent:
+        """How the first layer is sought."""
+        return Descent(self.tol, self.max_iter, self.learn_theta, self.solver)
 
     def _two_layers(
         self,

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from manyone.calibration.tails import Tails
-from manyone.data.sweeps import Source
 from manyone.fitting.left_out import LeaveOut
-from manyone.fitting.plan import Plan
+from manyone.fitting.plan import Passes
 from manyone.fitting.statistics import (
     AddUp,
     Statistics,
@@ -13,33 +12,22 @@ from manyone.fitting.statistics import (
     solve_statistics,
 )
 from manyone.kernels.gram import Expansion
-from manyone.models.guards import LeftOutGuard, Nearness
+from manyone.models.guards import LeftOutGuard
 from manyone.models.resemblance import Resemblance
 from manyone.models.solution import Solution
 
 
 def joint_passes(
-    plan: Plan,
-    source: Source,
-    alpha: float,
-    nearness: Nearness | None,
-    *,
-    statistics: Statistics | None = None,
-    left_out: bool = True,
+    passes: Passes, alpha: float, statistics: Statistics | None = None
 ) -> tuple[Solution, Tails | None]:
     """Minimise ``sum_i w_i |f(x_i) - r_i|^2 + alpha |f|^2`` over functions of the landmarks.
 
     Parameters
     ----------
-    plan : Plan
-    source : Source
+    passes : Passes
     alpha : float
-    nearness : Nearness or None
-        What left-out scores are lowered by.
     statistics : Statistics or None
         Of the rows, where they are known.
-    left_out : bool
-        Whether left-out scores are wanted, which take a last pass.
 
     Returns
     -------
@@ -48,11 +36,12 @@ def joint_passes(
     tails : Tails or None
         What thresholds and p-values need of them.
     """
+    plan = passes.plan
     if statistics is None:
-        statistics = source.reduce(AddUp(plan))
+        statistics = passes.source.reduce(AddUp(plan))
     ridge = solve_statistics(plan, statistics, alpha)
     scorer = Expansion(plan.points, ridge.coef, ridge.mean_response)
-    step = LeaveOut(plan, ridge, LeftOutGuard.of(nearness, scorer))
+    step = LeaveOut(plan, ridge, LeftOutGuard.of(passes.nearness, scorer))
     structure = Resemblance(ridge.coef, mean_values(plan, statistics))
     solution = Solution(
         scorer,
@@ -64,4 +53,4 @@ def joint_passes(
         },
         judge=step,
     )
-    return solution, source.reduce(step) if left_out else None
+    return solution, passes.source.reduce(step) if passes.left_out else None

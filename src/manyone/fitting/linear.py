@@ -13,6 +13,7 @@ from manyone.data.rows import CodedRows
 from manyone.fitting.left_out import JudgedRows, LeftOutPass, judged_rows
 from manyone.fitting.plan import Plan
 from manyone.fitting.statistics import Statistics, symmetric
+from manyone.kernels.landmarks import expanded
 from manyone.models.guards import LeftOutGuard
 from manyone.solvers.eigenbasis import eigenbasis
 from manyone.solvers.ridge import effective_alpha, left_out_rows, one_minus_leverage
@@ -151,4 +152,4 @@ class LeaveOutOfStructure(LeftOutPass):
 def weights_of(plan: Plan, problem: LinearProblem, coef: Array) -> tuple[Array, Array]:
     """Weights of the feature rows (m, T), and coefficients of the landmarks (m, T)."""
     W = problem.V @ (np.sqrt(problem.eigenvalues)[:, None] * coef)
-    return W, np.asfortranarray(plan.expand(W))
+    return W, np.asfortranarray(expanded(plan.factor, W))

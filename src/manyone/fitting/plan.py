@@ -7,20 +7,23 @@ them are taken in the same features.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
-from scipy.linalg import lapack, solve_triangular
+from scipy.linalg import lapack
 from sklearn.utils import check_random_state
 
 from manyone._types import Array, Labels, Mask, Rows
 from manyone.data.hashing import Hashes, row_hashes
 from manyone.data.rows import MISSING, TrainingRows
 from manyone.data.sample import Sample
+from manyone.data.sweeps import Source
 from manyone.kernels.gram import Gram, Points
 from manyone.kernels.kernel import Kernel
 from manyone.kernels.landmarks import landmark_features
 from manyone.metric.shrinkage import Whitening
+from manyone.models.guards import TrainingNearness
 from manyone.solvers.landmark_positions import solve_landmark_positions
 from manyone.solvers.ridge import effective_alpha
 from manyone.threads import solve_lower
@@ -159,12 +162,6 @@ class Plan:
         """What statistics sum up of rows (b, d): feature rows or kernel values, (b, m)."""
         return self.values(X) if self.raw_moments else self.features(X)
 
-    def expand(self, W: Array) -> Array:
-        """Coefficients of the landmarks (m, T) for weights of the features (m, T)."""
-        return solve_triangular(
-            self.factor, W, lower=True, trans="T", check_finite=False
-        )
-
     def diagonal(self, X: Rows) -> Array:
         """k(x, x) of rows (b, d), shape (b,)."""
         if self.kernel.fading:
@@ -189,3 +186,24 @@ def seed_of(random_state: object) -> int:
     if isinstance(random_state, int | np.integer):
         return int(random_state) % 2**32
     return int(check_random_state(random_state).randint(2**31 - 1))
+
+
+class Passes(NamedTuple):
+    """What a model of landmarks is solved by.
+
+    Attributes
+    ----------
+    plan : Plan
+    source : Source
+    sample : Sample
+    nearness : TrainingNearness or None
+        What left-out scores are lowered by.
+    left_out : bool
+        Whether left-out scores are wanted.
+    """
+
+    plan: Plan
+    source: Source
+    sample: Sample
+    nearness: TrainingNearness | None
+    left_out: bool

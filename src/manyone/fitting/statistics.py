@@ -17,6 +17,7 @@ from manyone._types import Array, Codes
 from manyone.data.blocks import added, by_task, kernel_blocks
 from manyone.data.rows import CodedRows
 from manyone.fitting.plan import Plan
+from manyone.kernels.landmarks import expanded
 from manyone.solvers.ridge import effective_alpha, factorise
 from manyone.threads import on_threads
 
@@ -163,7 +164,7 @@ def solve_statistics(plan: Plan, statistics: Statistics, alpha: float) -> Ridge:
     else:
         lower = factorise(statistics.moments, ridge, ones)
         weights = cho_solve((lower, True), H, check_finite=False)
-        coef = plan.expand(weights)
+        coef = expanded(plan.factor, weights)
         factor = blas.dtrmm(1.0, plan.factor, np.tril(lower), lower=1)
     mean = np.einsum("mt,mt->t", H, weights) / statistics.counts
     coef = np.asfortranarray(coef)

@@ -30,15 +30,10 @@ class FeatureMap:
     pivots: Codes
     factor: Array
 
-    def __call__(self, K: Array) -> Array:
-        """Feature rows (n, m) from kernel values (n, m) against the pivots."""
-        return solve_triangular(self.factor, K.T, lower=True, check_finite=False).T
 
-    def expand(self, W: Array) -> Array:
-        """Coefficients c (m, T) with k(x, pivots) c = phi(x) W for weights W (m, T)."""
-        return solve_triangular(
-            self.factor, W, lower=True, trans="T", check_finite=False
-        )
+def expanded(factor: Array, W: Array) -> Array:
+    """Coefficients c (m, T) with k(x, pivots) c = phi(x) W for weights W (m, T)."""
+    return solve_triangular(factor, W, lower=True, trans="T", check_finite=False)
 
 
 def landmark_features(

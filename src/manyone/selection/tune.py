@@ -38,8 +38,6 @@ _RUNNING = {
     "random_state",
     "task_rate_limit",
     "tol",
-    "verbose",
-    "warm_start",
 }
 E = TypeVar("E", bound=MultiTaskOneClass | TaskPipeline | Pipeline)
 

@@ -13,7 +13,6 @@ import numpy as np
 from scipy.optimize import minimize
 
 from manyone._types import Array
-from manyone.progress import Report, record
 from manyone.threads import one_blas_thread
 
 # Relative duality gap that counts as converged where rounding ends the descent.
@@ -134,8 +133,6 @@ def solve_linear(
     step: float = 1e-3,
     tol: float = 1e-6,
     max_iter: int = 1000,
-    B: Array | None = None,
-    report: Report | None = None,
     outside: float = 0.0,
 ) -> LinearSolution:
     """Minimise ``|KAB - R|_F^2 + alpha tr(A'KA) + frobenius |B|_F^2 + nuclear |B|_*``.
@@ -162,11 +159,6 @@ def solve_linear(
     tol, max_iter : float and int
         Relative duality gap (``nuclear=0``) or squared relative stationarity
         (``nuclear>0``).
-    B : array of shape (T, T), optional
-        Where to start; the best multiple of the identity by default ("paper": the
-        identity).
-    report : callable, optional
-        Called with the number of every accepted iterate and its objective.
     outside : float
         Squared norm of what of the responses `R` does not hold.
     """
@@ -176,12 +168,11 @@ def solve_linear(
     problem = _Problem(lam, M, alpha, frobenius, nuclear, outside)
     with one_blas_thread(M.shape[1]):
         if solver == "paper":
-            start = np.eye(M.shape[1]) if B is None else B
-            A, minimum = _paper(problem, start, step, tol, max_iter, report)
+            start = np.eye(M.shape[1])
+            A, minimum = _paper(problem, start, step, tol, max_iter)
             return _solution(problem, eigenvectors, minimum, A)
         descend = _proximal if nuclear else _lbfgs
-        start = problem.scaled_identity() if B is None else B
-        minimum = descend(problem, start, tol, max_iter, report)
+        minimum = descend(problem, problem.scaled_identity(), tol, max_iter)
         return _solution(problem, eigenvectors, minimum)
 
 
@@ -214,14 +205,12 @@ def _solution(
     )
 
 
-def _lbfgs(
-    problem: _Problem, B: Array, tol: float, max_iter: int, report: Report | None
-) -> _Minimum:
+def _lbfgs(problem: _Problem, B: Array, tol: float, max_iter: int) -> _Minimum:
     """Smooth case: quasi-Newton over B until the relative gap is below `tol`."""
     latest = problem.at(B)
     gap = problem.gap(latest)
     path: list[float] = []
-    record(path, latest.value, report)
+    path.append(latest.value)
 
     def objective(x: Array) -> tuple[float, Array]:
         nonlocal latest
@@ -233,7 +222,7 @@ def _lbfgs(
     def accept(xk: Array) -> None:
         nonlocal gap
         # The last point evaluated is the one accepted.
-        record(path, latest.value, report)
+        path.append(latest.value)
         gap = problem.gap(latest)
         if gap <= tol:
             raise StopIteration
@@ -262,14 +251,14 @@ def _lbfgs(
     return B, path, len(path) - 1, bool(gap <= tol or ended)
 
 
-def _polish(problem: _Problem, B: Array, steps: int = 20) -> Array:
+def _polish(problem: _Problem, B: Array) -> Array:
     """Alternate exact A- and B-steps: they go on where objectives no longer differ.
 
     For a given ``C = A B`` the best ``L = B'B`` is ``sqrt(alpha / frobenius)
     (C'KC)^(1/2)``.
     """
     ratio = np.sqrt(problem.alpha / problem.frobenius)
-    for _ in range(steps):
+    for _ in range(20):
         point = problem.at(B)
         folded = point.singular[:, None] ** 2 * point.S * point.singular**2
         squares, Q = np.linalg.eigh(folded)
@@ -281,13 +270,11 @@ def _polish(problem: _Problem, B: Array, steps: int = 20) -> Array:
     return B
 
 
-def _proximal(
-    problem: _Problem, B: Array, tol: float, max_iter: int, report: Report | None
-) -> _Minimum:
+def _proximal(problem: _Problem, B: Array, tol: float, max_iter: int) -> _Minimum:
     """Matrix elastic net over B: accelerated proximal gradient with restarts."""
     here = problem.at(B)
     path: list[float] = []
-    record(path, here.value, report)
+    path.append(here.value)
     # The extrapolated point.
     ahead = B
     there = here
@@ -322,7 +309,7 @@ def _proximal(
         B = candidate
         here = new
         momentum = grown
-        record(path, here.value, report)
+        path.append(here.value)
         # The objective is off by about the square of the relative stationarity.
         if stationarity <= np.sqrt(tol) * float(np.linalg.norm(there.slope)):
             return B, path, n_iter, True
@@ -336,7 +323,6 @@ def _paper(
     step: float,
     tol: float,
     max_iter: int,
-    report: Report | None,
 ) -> tuple[Array, _Minimum]:
     """Algorithm 1 with corrected gradients of Q_L: exact A, one gradient step on B."""
     path: list[float] = []
@@ -352,7 +338,7 @@ def _paper(
         value = float(np.vdot(residual, residual) + problem.alpha * np.vdot(A, Y))
         value += problem.outside + problem.frobenius * float(np.vdot(B, B))
         value += problem.nuclear * float(np.linalg.svd(B, compute_uv=False).sum())
-        record(path, value, report)
+        path.append(value)
         if not np.isfinite(value):
             break
         converged = len(path) > 1 and abs(path[-2] - path[-1]) < tol

@@ -14,7 +14,6 @@ import numpy as np
 from scipy.optimize import minimize
 
 from manyone._types import Array, Codes
-from manyone.progress import Report, record
 from manyone.solvers.ridge import SMALLEST_RIDGE, effective_alpha, primal_weights
 
 #: Rows per block: long enough to keep BLAS busy, short enough for one triangle to pay.
@@ -47,8 +46,7 @@ class TwoLayerProblem(NamedTuple):
         last task.
     alpha : float
     W : array of shape (m, T)
-        Where to start: the solution of the first layer alone, or that of an earlier
-        fit.
+        Where to start: the solution of the first layer alone.
     theta : float
         Coefficient of the second kernel, or where to start if it is learned.
     unit : float
@@ -79,8 +77,6 @@ class Descent(NamedTuple):
         "paper": Algorithms 2 and 3, gradient steps on A and theta. Else L-BFGS.
     steps : tuple of float
         Step sizes of A and theta of "paper".
-    report : callable, optional
-        Called with the number of every accepted iterate and its objective.
     """
 
     tol: float = 1e-6
@@ -88,7 +84,6 @@ class Descent(NamedTuple):
     learn_theta: bool = False
     solver: str = "lbfgs"
     steps: tuple[float, float] = (1e-3, 1e-3)
-    report: Report | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -231,7 +226,7 @@ def descend(
     path: list[float] = []
 
     def accept(xk: Array) -> None:
-        record(path, latest, how.report)  # the accepted point was evaluated last
+        path.append(latest)  # the accepted point was evaluated last
 
     def objective(x: Array) -> tuple[float, Array]:
         nonlocal latest
@@ -292,6 +287,6 @@ def gradient_steps(
         if how.learn_theta:
             theta = max(theta - how.steps[1] * by_log_theta / theta, 1e-300)
         value, gradient, by_log_theta = evaluate(W, theta)
-        record(path, value, how.report)
+        path.append(value)
         converged = len(path) > 1 and abs(path[-2] - path[-1]) < how.tol
     return FirstLayerMinimum(W, theta, np.array(path), len(path), converged)
