@@ -29,7 +29,7 @@ _ROUNDS = 5
 
 
 def calibration_weight(scores: Array, rows: TrainingRows) -> Array:
-    """What each left-out score counts for: rows that resemble others count as fewer.
+    """Effective weight of each left-out score: rows that resemble others weigh less.
 
     Parameters
     ----------

@@ -216,8 +216,8 @@ def _round(
         kept_weight[held] = counts[codes + 1]
         refitted_far = refitted.scorer.far()
         if far is not None and refitted_far is not None:
-            # Responses grow with the number of rows, and many rows may respond as if they were far
-            # away: a threshold must not fall between what two models say of them.
+            # Models of fewer rows have smaller responses: their scores are brought to the scale
+            # of the full model, so that a threshold does not fall between the two.
             with np.errstate(divide="ignore", invalid="ignore"):
                 unit = np.clip(np.nan_to_num(far / refitted_far, nan=1.0), 0.5, 2.0)
             scores[held] *= unit[codes]

@@ -19,7 +19,7 @@ STEP = 0x9E3779B97F4A7C15
 
 
 def row_hashes(X: Rows, seed: int = 0) -> Hashes:
-    """64-bit hash of every row, shape (n,): equal rows share one, others do but for 1 in 10^19.
+    """64-bit hash of every row, shape (n,): equal for equal rows, else equal once in 10^19.
 
     Parameters
     ----------

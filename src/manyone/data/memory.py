@@ -13,7 +13,7 @@ class NotEnoughMemory(MemoryError, ValueError):
 
 
 def available_bytes() -> float:
-    """Memory that can still be had: of the machine, or of the container it pretends to be."""
+    """Available memory of the machine, or of the container, in bytes."""
     limits = [float("inf")]
     try:
         for line in Path("/proc/meminfo").read_text().splitlines():

@@ -119,7 +119,7 @@ class TrainingRows(CodedRows):
         return values
 
     def keys(self, like: TrainingRows) -> Codes:
-        """Equal for copies of a row of a task (and of a group), also beside rows alike, (n,)."""
+        """Integer keys, (n,): equal for copies of a row in a task and group, also in `like`."""
         key = ((self.codes + 1) * 2 + self.outlier) * (
             like.content.max() + 1
         ) + self.content

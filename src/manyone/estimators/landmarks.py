@@ -234,7 +234,7 @@ class LandmarkOneClass(MultiTaskOneClass):
         kernel = plan.kernel
         if not kernel.fading:
             return None
-        # A task with nearly all rows must not make those of all others unusual.
+        # Tasks weigh alike, so that one huge task does not set the usual distance.
         rows = usual_rows
         if rows is None:
             rows = sample.rows(own_weight=True).by_task()

@@ -1,4 +1,4 @@
-"""What all later passes go by: tasks, kernel, landmarks, and how far rows may be from everything.
+"""What all later passes share: tasks, kernel, landmarks, and from where on rows are far away.
 
 A plan is chosen from a sample, once, and never changed: statistics of blocks add up because all of
 them are taken in the same features.

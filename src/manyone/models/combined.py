@@ -25,8 +25,7 @@ from manyone.models.solution import Solution
 _TAIL = 0.15
 # A view counts fully if rows that were left out are nearer than rows far away by a tenth.
 _NEARER = 0.1
-# What a tail value may grow by where a score falls from 0 to that of rows far away; a steeper one
-# would make much of rounding.
+# Largest slope of a tail value, so that rounding in nearly constant scores is not amplified.
 _STEEPEST = 1e3
 
 

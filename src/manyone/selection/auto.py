@@ -377,8 +377,8 @@ def plan_views(
         if name == "faults":
             grid = dict(fault_grid(model))
             if len(planned) > 1:
-                # Beside another view it must be flat where it knows nothing, as rows with more
-                # columns than a task has rows make the adaptive metric; no other is.
+                # In a combination only the adaptive metric: with more columns than rows a task
+                # it says nothing, where others would say something wrong.
                 grid["metric"] = ("adaptive",)
         criterion = "faults" if name == "faults" else "unseen"
         views.append(View(name, model, criterion, grid))
