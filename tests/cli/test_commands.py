@@ -171,7 +171,7 @@ def test_a_row_without_a_task_is_answered_by_every_command(here, capsys):
         "1 row of 0 tasks, 1 alarm; at most 0 expected if all rows are normal; "
         "1 row of tasks never seen"
     )
-    assert f"{said} (1 without a task)" in capsys.readouterr().out
+    assert said in capsys.readouterr().out
     line = pl.read_csv("scores.csv").row(0, named=True)
     assert (line["task"], line["basis"], line["alarm"]) == (None, "unknown", True)
     watch = ["watch", "fleet.manyone", "today.csv", "--state", "s", "--out", "seen.csv"]

@@ -20,14 +20,11 @@ Something stands out if chance does not explain an incident, or the number of al
 from __future__ import annotations
 
 import json
-import time
-from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import polars as pl
 import typer
@@ -72,6 +69,7 @@ from manyone.tablefiles import (
     table_writer,
 )
 from manyone.tables import TableModel
+from manyone.tables.answers import BASES
 from manyone.tables.frames import as_table
 from manyone.tables.incidents import findings_of, incident_table, scored_rows
 from manyone.tables.inputs import file_columns
@@ -80,6 +78,8 @@ from manyone.tables.past import TablePast
 from manyone.watch.record import report_of_store
 
 Unknown = Literal["pooled", "error", "skip"]
+#: What was scored, as JSON has it.
+Summary = dict[str, Any]
 _STREAM = Path("-")
 # Incidents that --json prints at most, the most telling ones.
 _INCIDENTS_IN_JSON = 100
@@ -132,11 +132,15 @@ def score(
             raise InputError(f"--incidents {incidents}: name another file.")
     fitted = load_model(model)
     worth = asked_worth(fitted, at_least, direction)
-    totals = _Totals(fitted.promised_rate_ if fdr is None else None)
     needs_incidents = incidents is not None or as_json or exit_code
     past: TablePast | None = None
     parts: list[ScoredRows] = []
-    with table_writer(out) as add, _bar(whole=fdr is not None) as update:
+    counts: list[pl.DataFrame] = []
+    rows = 0
+    bar: AbstractContextManager[Callable[[int, int | None], None] | None] = (
+        progress("scoring", "rows") if fdr is None else working("scoring")
+    )
+    with table_writer(out) as add, bar as update:
         for block in _blocks(fitted, source, fdr is not None, bad_values):
             names = chosen_columns("--keep", keep or [], block.table.columns, source)
             with about(source, block.first_row):
@@ -146,11 +150,18 @@ def score(
                 scores: pl.DataFrame = fitted._scores(frame, answers, explain, kept)
             if needs_incidents:
                 parts.append(scored_rows(fitted, frame, answers, block.first_row))
-            scores = scores.with_columns(scores["row"] + block.first_row)
-            totals.count(scores, len(block.table))
-            add(scores)
-            update(totals.rows, round(totals.rows / block.done) if block.done else None)
-    totals.warn(fitted, source)
+            counts.append(
+                scores.group_by("task", "basis").agg(
+                    rows=pl.len(), alarms=pl.col("alarm").sum()
+                )
+            )
+            add(scores.with_columns(scores["row"] + block.first_row))
+            rows += len(block.table)
+            if update is not None:
+                update(rows, round(rows / block.done) if block.done else None)
+    rate = fitted.promised_rate_ if fdr is None else None
+    summary = _summary(counts, rows, rate, out)
+    _warn(summary, counts, fitted, source)
     findings = None
     if needs_incidents:
         findings = findings_of(fitted, parts, by_rate=fdr is None)
@@ -159,11 +170,11 @@ def score(
         with table_writer(incidents) as add:
             add(found)
     if findings is not None and as_json:
-        summary = {"model": str(model), "table": str(source), **totals.summary(out)}
-        summary |= _findings_summary(findings, found)
-        typer.echo(json.dumps(summary, default=datetime.isoformat))
+        about_files = {"model": str(model), "table": str(source)}
+        whole = about_files | summary | _findings_summary(findings, found)
+        typer.echo(json.dumps(whole, default=datetime.isoformat))
     else:
-        totals.show(out)
+        _show(summary, out)
         if findings is not None:
             typer.echo(_findings_sentence(findings), err=out == _STREAM)
         if incidents is not None:
@@ -198,17 +209,6 @@ def _findings_sentence(findings: Findings) -> str:
     return "Nothing stands out from chance."
 
 
-@contextmanager
-def _bar(whole: bool) -> Iterator[Callable[[int, int | None], None]]:
-    """A bar of rows scored; where all are scored at once, one of the steps of that."""
-    if whole:
-        with working("scoring"):
-            yield lambda done, total: None
-    else:
-        with progress("scoring", "rows") as update:
-            yield update
-
-
 def _blocks(
     model: TableModel, source: Source, whole: bool, bad_values: BadValues
 ) -> Iterator[Block]:
@@ -222,92 +222,69 @@ def _blocks(
     return iter([Block(table, pl.concat(written, how="vertical_relaxed"), 0, 1.0)])
 
 
-@dataclass
-class _Totals:
-    """What is told at the end of scoring."""
+def _summary(
+    counts: Sequence[pl.DataFrame], rows: int, rate: float | None, out: Path
+) -> Summary:
+    """What was scored, for machines, from rows and alarms by task and basis."""
+    total = pl.concat(counts, how="vertical_relaxed")
+    scored = int(total["rows"].sum())
+    basis = dict.fromkeys(BASES.tolist(), 0)
+    basis |= dict(total.group_by("basis").agg(pl.col("rows").sum()).rows())
+    by_task = total.group_by("task").agg(pl.col("alarms").sum())
+    worst = by_task.filter(pl.col("alarms") > 0).sort("task", nulls_last=True)
+    worst = worst.sort("alarms", descending=True, maintain_order=True)
+    return {
+        "scores": str(out),
+        "rows": rows,
+        "skipped": rows - scored,
+        "tasks": total["task"].drop_nulls().n_unique(),
+        "alarms": int(total["alarms"].sum()),
+        "alarm_rate": rate,
+        "expected_false_alarms": None if rate is None else round(rate * scored, 1),
+        "basis": basis,
+        "alarms_by_task": {
+            label_text(task): alarms for task, alarms in worst.head(20).rows()
+        },
+    }
 
-    alarm_rate: float | None
-    rows: int = 0
-    scored: int = 0
-    basis: Counter[str] = field(default_factory=Counter)
-    by_task: Counter[str] = field(default_factory=Counter)
-    alarms_by_task: Counter[str] = field(default_factory=Counter)
-    begin: float = field(default_factory=time.monotonic)
 
-    @property
-    def alarms(self) -> int:
-        return self.alarms_by_task.total()
+def _warn(
+    summary: Summary, counts: Sequence[pl.DataFrame], model: TableModel, source: Source
+) -> None:
+    """Say on stderr what was left out, and that no task is known, which is hardly meant."""
+    if summary["skipped"]:
+        skipped = plural(summary["skipped"], "row")
+        warn_user(f"{skipped} of tasks never seen skipped.", UserWarning)
+    if summary["basis"]["unknown"] == summary["rows"] - summary["skipped"] > 0:
+        tasks = counts[0]["task"].unique().sort().to_list()
+        warn_user(
+            f"{source}: no task is known: {shortlist(tasks, 3)}, not "
+            f"{shortlist(model.tasks_.tolist(), 3)}. Are they written in the same way?",
+            UserWarning,
+        )
 
-    @property
-    def tasks(self) -> int:
-        return len(self.by_task.keys() - {label_text(None)})
 
-    def count(self, scores: pl.DataFrame, rows: int) -> None:
-        self.rows += rows
-        self.scored += len(scores)
-        tasks = scores["task"].cast(str).fill_null(label_text(None))
-        self.basis.update(dict(scores["basis"].value_counts().rows()))
-        self.by_task.update(dict(tasks.value_counts().rows()))
-        alarms = tasks.filter(scores["alarm"]).value_counts().sort("task")
-        self.alarms_by_task.update(dict(alarms.rows()))
-
-    def summary(self, out: Path) -> dict[str, object]:
-        """For machines."""
-        rate = self.alarm_rate
-        return {
-            "scores": str(out),
-            "rows": self.rows,
-            "skipped": self.rows - self.scored,
-            "tasks": self.tasks,
-            "alarms": self.alarms,
-            "alarm_rate": rate,
-            "expected_false_alarms": None
-            if rate is None
-            else round(rate * self.scored, 1),
-            "basis": {name: self.basis[name] for name in ("own", "pooled", "unknown")},
-            "alarms_by_task": dict(self.alarms_by_task.most_common(20)),
-            "seconds": round(time.monotonic() - self.begin, 3),
-        }
-
-    def warn(self, model: TableModel, source: Source) -> None:
-        """Say on stderr what was left out, and that no task is known, which is hardly meant."""
-        if self.rows > self.scored:
-            skipped = plural(self.rows - self.scored, "row")
-            warn_user(f"{skipped} of tasks never seen skipped.", UserWarning)
-        if self.basis["unknown"] == self.scored > 0:
-            known_tasks = shortlist(model.tasks_.tolist(), 3)
-            tasks = shortlist(sorted(self.by_task), 3)
-            warn_user(
-                f"{source}: no task is known: {tasks}, not {known_tasks}. Are they "
-                "written in the same way?",
-                UserWarning,
-            )
-
-    def show(self, out: Path) -> None:
-        """For people; on stderr where stdout is taken by the scores."""
-        rows = plural(self.scored, "row")
-        tasks = plural(self.tasks, "task")
-        words = [f"{rows} of {tasks}, {plural(self.alarms, 'alarm')}"]
-        if self.alarm_rate is not None:
-            words.append(
-                f"at most {self.alarm_rate * self.scored:,.0f} expected if all rows are "
-                "normal"
-            )
-        if self.basis["unknown"]:
-            words.append(f"{plural(self.basis['unknown'], 'row')} of tasks never seen")
-        if lost := self.by_task[label_text(None)]:
-            words[-1] += f" ({lost:,} without a task)"
-        if out == _STREAM:
-            typer.echo("; ".join(words), err=True)
-            return
-        if self.alarms:
-            worst = [
-                (task, f"{count:,}", f"{self.by_task[task]:,}")
-                for task, count in self.alarms_by_task.most_common(10)
-            ]
-            print_lines("Most alarms", ("task", "alarms", "rows"), worst)
-        typer.echo("; ".join(words))
-        typer.echo(f"Scores: {out}")
+def _show(summary: Summary, out: Path) -> None:
+    """What was scored, for people; on stderr where stdout is taken by the scores."""
+    rows = plural(summary["rows"] - summary["skipped"], "row")
+    tasks = plural(summary["tasks"], "task")
+    words = [f"{rows} of {tasks}, {plural(summary['alarms'], 'alarm')}"]
+    if summary["alarm_rate"] is not None:
+        most = f"{summary['expected_false_alarms']:,.0f}"
+        words.append(f"at most {most} expected if all rows are normal")
+    if summary["basis"]["unknown"]:
+        words.append(
+            f"{plural(summary['basis']['unknown'], 'row')} of tasks never seen"
+        )
+    if out == _STREAM:
+        typer.echo("; ".join(words), err=True)
+        return
+    if summary["alarms"]:
+        worst = list(summary["alarms_by_task"].items())[:10]
+        lines = [(task, f"{alarms:,}") for task, alarms in worst]
+        print_lines("Most alarms", ("task", "alarms"), lines)
+    typer.echo("; ".join(words))
+    typer.echo(f"Scores: {out}")
 
 
 def evaluate(

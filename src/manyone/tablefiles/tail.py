@@ -30,7 +30,7 @@ from manyone.tablefiles.reading import (
 from manyone.tablefiles.text import (
     Records,
     TextReader,
-    as_lines,
+    as_text,
     begin_of_text,
     cut_records,
     find_header,
@@ -154,7 +154,7 @@ class Tail:
     def _text_rows(self, most_rows: int) -> Iterator[Block]:
         reader: TextReader | None = None
         rest = b""
-        lines = as_lines(self._file.chunks(), self._file.name)
+        lines = as_text(self._file.chunks(), self._file.name)
         if self._before is not None and self._before.size:
             begin = self._begin_of_text(self._before)
             if begin is None:
@@ -166,7 +166,7 @@ class Tail:
             else:
                 # Nothing of it was used: begin again.
                 self._file.raw.seek(0)
-                lines = as_lines(self._file.chunks(), self._file.name)
+                lines = as_text(self._file.chunks(), self._file.name)
                 rest = b""
         line = self.consumed.lines + 1
         for records in whole_records(lines, self._file.name, line, rest):
@@ -198,9 +198,8 @@ class Tail:
         self._ends = Ends.of_stream(raw, begin, before.size)
         is_long_enough = raw.tell() == begin + before.size
         self._compare(before, is_long_enough)
-        # The beginning tells how lines end.
         beginning_and_rest = chain([beginning], self._file.chunks())
-        lines = as_lines(beginning_and_rest, self._file.name)
+        lines = as_text(beginning_and_rest, self._file.name)
         return next(lines)[: before.header_size], lines
 
     def _read_again(

@@ -20,12 +20,8 @@ if TYPE_CHECKING:
 _DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
 _NEWLINE, _RETURN, _QUOTE = b'\n\r"'
 _SNIFFED = 200  # records that the delimiter is found from
-_LONGEST_HEADER = 2**16  # bytes in which a line end is looked for
 _LONGEST_RECORD = 2**26  # bytes; what is longer has a quote that never closes
-# The longer marks first: that of UTF-32 begins like that of UTF-16.
 _MARKS = {
-    codecs.BOM_UTF32_LE: "utf-32-le",
-    codecs.BOM_UTF32_BE: "utf-32-be",
     codecs.BOM_UTF16_LE: "utf-16-le",
     codecs.BOM_UTF16_BE: "utf-16-be",
     codecs.BOM_UTF8: "utf-8",
@@ -63,7 +59,7 @@ def read_text(chunks: Iterable[bytes], name: str) -> Iterator[tuple[pl.DataFrame
     """
     reader = None
     line = 1
-    for records in whole_records(as_lines(chunks, name), name):
+    for records in whole_records(as_text(chunks, name), name):
         if reader is None:
             lines = records.content.count(b"\n")
             reader, records = find_header(records, name, line)
@@ -126,22 +122,22 @@ def _codes(content: bytes) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
 
 
 def whole_records(
-    lines: Iterable[bytes], name: str, line: int = 1, rest: bytes = b""
+    chunks: Iterable[bytes], name: str, line: int = 1, rest: bytes = b""
 ) -> Iterator[Records]:
     """Cut text into whole records, chunk by chunk; the last one may be unfinished.
 
     Parameters
     ----------
-    lines : iterable of bytes
-        See `as_lines`.
+    chunks : iterable of bytes
+        See `as_text`.
     name : str
         The file, for messages.
     line : int
         Number of the first line.
     rest : bytes
-        Text before that of `lines`.
+        Text before them.
     """
-    for chunk in chain([b""], lines):
+    for chunk in chain([b""], chunks):
         content = rest + chunk
         records, end = cut_records(content)
         rest = content[end:]
@@ -191,10 +187,9 @@ def _in_quotes(content: bytes) -> Mask:
 
 
 def begin_of_text(beginning: bytes) -> int | None:
-    """Where `as_lines` begins in a file whose text it does not change, else None."""
+    """Where `as_text` begins in a file whose text it does not change, else None."""
     mark = _mark_of(beginning)
-    is_changed = _MARKS.get(mark, "utf-8") != "utf-8" or b"\n" not in beginning
-    return None if is_changed else len(mark)
+    return len(mark) if _MARKS.get(mark, "utf-8") == "utf-8" else None
 
 
 def _mark_of(beginning: bytes) -> bytes:
@@ -202,22 +197,8 @@ def _mark_of(beginning: bytes) -> bytes:
     return next((mark for mark in _MARKS if beginning.startswith(mark)), b"")
 
 
-def as_lines(chunks: Iterable[bytes], name: str) -> Iterator[bytes]:
-    """Text in UTF-8, or another superset of ASCII, that has line ends."""
-    parts = _as_text(chunks, name)
-    beginning = b""
-    for part in parts:
-        beginning += part
-        if b"\n" in beginning or len(beginning) > _LONGEST_HEADER:
-            break
-    # Lines of old Macintoshes end in returns.
-    returns = b"\r" in beginning and b"\n" not in beginning
-    for part in chain([beginning], parts):
-        yield part.replace(b"\r", b"\n") if returns else part
-
-
-def _as_text(chunks: Iterable[bytes], name: str) -> Iterator[bytes]:
-    """Text without a byte order mark; in UTF-8 where the mark was of another encoding."""
+def as_text(chunks: Iterable[bytes], name: str) -> Iterator[bytes]:
+    """Text in UTF-8, or another superset of ASCII, without a byte order mark."""
     decoder = None
     encoding = ""
     for chunk in chunks:
@@ -262,9 +243,14 @@ class TextReader:
         first = records.part(0, 1)
         header = first.content[:-1]
         self._refuse_stray_quotes(first)
-        (fields,) = csv.reader(
-            [self._decoded(header).decode().rstrip("\r")], delimiter=self.delimiter
-        )
+        text = self._decoded(header).decode().rstrip("\r")
+        try:
+            (fields,) = csv.reader([text], delimiter=self.delimiter)
+        except csv.Error as error:
+            raise TableFileError(
+                f"{name}, line {line}: the header cannot be read ({error}). Save the "
+                "file with ordinary line ends."
+            ) from error
         self.names = [
             field.strip() or f"column_{k}" for k, field in enumerate(fields, 1)
         ]
