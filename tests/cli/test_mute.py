@@ -3,7 +3,6 @@
 import json
 
 import polars as pl
-import pytest
 
 import manyone
 from manyone.cli import main
@@ -43,11 +42,10 @@ def test_a_muted_entity_counts_for_nothing(here, capsys):
     assert query(others) == query(others, "t")
 
 
-@pytest.mark.parametrize("name", ["entity", "machine"])
-def test_windows_of_maintenance_begin_and_end(here, capsys, name):
+def test_windows_of_maintenance_begin_and_end(here, capsys):
     faulty().write_csv("today.csv")
     (here / "mute.csv").write_text(
-        f"{name},from,until,why\n,2026-02-23,2026-03-01 00:00,maintenance\n"
+        "entity,from,until,why\n,2026-02-23,2026-03-01 00:00,maintenance\n"
     )
     _, summary = watch(capsys, "--mute", "mute.csv")
     assert summary["muted"] > 0

@@ -32,8 +32,8 @@ def faulty():
     [
         ("[data\n", ["not TOML", "line 1"]),
         ("", ["no section [data]"]),
-        (DATA + "[wach]\n", ["wach is no section", "Did you mean watch?"]),
-        (DATA + "[watch]\nexplan = 3\n", ["explan", "Did you mean explain?"]),
+        (DATA + "[wach]\n", ["wach is no section", "Known are data, watch"]),
+        (DATA + "[watch]\nexplan = 3\n", ["explan", "Known are", "explain"]),
         (DATA + "[watch]\nqqq = 3\n", ["qqq is no key of [watch]", "Known are"]),
         (DATA + "[watch]\nnotify = 'x'\n", ["notify is no key of [watch]"]),
         (DATA + "[watch]\nexplain = true\n", ["[watch]", "explain", "integer"]),

@@ -168,7 +168,7 @@ BAD = {
     "cut in the middle": (lambda: text(PLAIN)[:1000].rpartition(b",")[0], "is cut off there"),
     "cut inside a quote": (lambda: text(PLAIN) + b'm1,"1', "never closes"),
     "gzip cut": (lambda: gzip.compress(text(PLAIN))[:300], "damaged or cut off"),
-    "another delimiter": (lambda: text(PLAIN).replace(b",", b"^"), "separate them by commas"),
+    "another delimiter": (lambda: text(PLAIN).replace(b",", b"^"), "has no such column"),
     "a row too long": (lambda: text(PLAIN) + b"m1,1,2,3,4\n", "row 80 (line 82) has 5 fields"),
     "column names twice": (lambda: text(PLAIN).replace(b"z", b"x", 1), "are both called 'x'"),
     "no label": (lambda: text(PLAIN) + b",1,2,3\n", "row 80 has no value in the task column"),

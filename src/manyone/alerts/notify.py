@@ -13,8 +13,6 @@ import json
 import logging
 import os
 import re
-import socket
-import ssl
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -150,17 +148,8 @@ def _why(error: Exception) -> str:
         error.close()
         return f"the receiver answered {error.code}"
     cause = error.reason if isinstance(error, URLError) else error
-    reasons: list[tuple[type[BaseException], str]] = [
-        (TimeoutError, f"no answer within {TIMEOUT:g} seconds"),
-        (ConnectionRefusedError, "nobody listens there"),
-        (ssl.SSLError, "its certificate or encryption is not accepted"),
-        (socket.gaierror, "its host is not known"),
-        (ConnectionError, "the connection broke"),
-        (HTTPException, "the connection broke"),
-    ]
-    for kind, reason in reasons:
-        if isinstance(cause, kind):
-            return reason
+    if isinstance(cause, TimeoutError):
+        return f"no answer within {TIMEOUT:g} seconds"
     return f"it cannot be reached ({type(cause).__name__})"
 
 

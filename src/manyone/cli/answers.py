@@ -87,10 +87,8 @@ def _answer_words(table: pl.DataFrame, column: str, path: Path) -> list[str]:
 def read_mutes(path: Path, model: TableModel) -> list[Mute]:
     """What a table says is muted."""
     table = read_table(path, find=(), need_rows=False)
-    own = [name for name in model.task_columns if len(model.task_columns) == 1]
-    entity = next((name for name in own if name in table.columns), "entity")
-    chosen_columns("--mute", [entity], table.columns, path)
-    names = [name or None for name in table[entity].cast(str).to_list()]
+    chosen_columns("--mute", ["entity"], table.columns, path)
+    names = [name or None for name in table["entity"].cast(str).to_list()]
     why = ["muted"] * len(table)
     if "why" in table.columns:
         why = [text or "muted" for text in table["why"].cast(str).to_list()]

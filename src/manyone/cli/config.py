@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import tomllib
 from collections.abc import Iterable
 from inspect import signature
@@ -69,11 +68,7 @@ def _refuse_unknown(
     for name in given:
         if name in keys:
             continue
-        close = difflib.get_close_matches(name, keys, 1, 0.5)
-        remedy = f"Known are {', '.join(keys)}."
-        if close:
-            remedy = f"Did you mean {close[0]}?"
-        raise InputError(f"{path}: {name} is no {what}. {remedy}")
+        raise InputError(f"{path}: {name} is no {what}. Known are {', '.join(keys)}.")
 
 
 def _check(place: str, value: Any, kind: type) -> None:

@@ -160,14 +160,11 @@ def chosen_columns(
             [text] if text in columns else [part.strip() for part in text.split(",")]
         )
     ]
-    more = ""
-    if len(columns) < 2:  # the file was not cut into columns
-        more = " If it has more, separate them by commas, semicolons, tabs or bars."
     for name in names:
         if name not in columns:
             raise InputError(
                 f"{option} {name}: {_name(source)} has no such column. The columns are "
-                f"{shortlist(columns, 8)}.{more}"
+                f"{shortlist(columns, 8)}."
             )
         if names.count(name) > 1:
             raise InputError(f"{option}: {name!r} is named twice. Keep one.")

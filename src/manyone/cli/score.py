@@ -310,22 +310,9 @@ def evaluate(
         chosen_columns("--outlier", [outlier], rows.columns, source)
         results: pl.DataFrame = table_model.evaluate(rows, outlier=outlier)
     if as_json:
-        typer.echo(json.dumps(_evaluation_summary(results)))
+        typer.echo(json.dumps(results.fill_nan(None).to_dicts()))
     else:
         _show_results(results)
-
-
-def _evaluation_summary(results: pl.DataFrame) -> dict[str, object]:
-    """For machines; what is not known is null."""
-    lines = results.fill_nan(None).to_dicts()
-    over_all = lines[0]
-    over_all["mean_auc_of_tasks"] = over_all.pop("auc")
-    over_all.pop("task")
-    tasks = [
-        {name: line[name] for name in line if name != "auc_over_rows"}
-        for line in lines[1:]
-    ]
-    return over_all | {"tasks": tasks}
 
 
 def _show_results(results: pl.DataFrame) -> None:

@@ -82,8 +82,8 @@ def compute(cell: Cell, data_home: str | None = None) -> CellResult:
         result["auc"] = split.aucs(split.scores(model, X)).tolist()
         if cell.measures_alarms and method.alarms:
             result["alarms"] = _measured_alarms(model, X, split)
-    if cell.family in METHODS and cell.protocol in ("seen", "unseen"):
-        result |= _learned(model, cell)
+        if cell.family in METHODS and cell.protocol in ("seen", "unseen"):
+            result |= _learned(model, cell)
     if cell.repetition == 0:
         result["tasks"] = split.tasks.tolist()
     return result

@@ -11,9 +11,10 @@ from manyone.experiments.plan import Plan, code_version
 from manyone.experiments.results import (
     ANOMALIES,
     HINDSIGHT,
+    LEVEL,
     Results,
     Row,
-    paired_test,
+    paired_p,
 )
 from manyone.page import html as layout
 
@@ -91,13 +92,13 @@ def _auc_cells(row: Row | None, best: Row, repeated: bool) -> list[layout.Cell]:
         return [layout.Cell()] * (2 if repeated else 1)
     if not repeated:
         return [layout.Cell(str(row), row.mean)]
-    pair = None if row is best else paired_test(best, row)
-    mark = "level" if pair and pair.unclear else ""
+    p = None if row is best else paired_p(best, row)
+    mark = "level" if p is not None and p >= LEVEL else ""
     if round(row.mean, 2) == round(best.mean, 2):  # the digits that are shown
         mark = "best"
-    test = _cell(pair.p if pair else None, ".3f", "soft")
-    if pair and pair.p is not None and pair.p < 0.001:
-        test = layout.Cell("< 0.001", pair.p, "soft")
+    test = _cell(p, ".3f", "soft")
+    if p is not None and p < 0.001:
+        test = layout.Cell("< 0.001", p, "soft")
     return [layout.Cell(str(row), row.mean, mark), test]
 
 

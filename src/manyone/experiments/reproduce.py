@@ -1,4 +1,4 @@
-"""From a plan to a folder: cells, table, paired tests, figures, page."""
+"""From a plan to a folder: cells, table, figures, page."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from manyone.experiments import data
 from manyone.experiments.figures import drawings
 from manyone.experiments.page import page
 from manyone.experiments.plan import Plan
-from manyone.experiments.results import Results, grouped, pairs_csv, table_csv
+from manyone.experiments.results import Results, grouped, table_csv
 from manyone.experiments.runner import run
 from manyone.files import write_atomically
 from manyone.messages import plural, warn_user
@@ -24,7 +24,7 @@ def reproduce(
     command: str = "manyone reproduce",
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Results:
-    """Run a plan and write ``table.csv``, ``pairs.csv``, ``figures/*.png`` and ``report.html``.
+    """Run a plan and write ``table.csv``, ``figures/*.png`` and ``report.html``.
 
     Parameters
     ----------
@@ -62,7 +62,6 @@ def reproduce(
     (out / "figures").mkdir(exist_ok=True)
     files = {f"figures/{drawing.name}.png": png for drawing, png in figures}
     files["report.html"] = page(plan, results, figures, command).encode()
-    files["pairs.csv"] = pairs_csv(results).encode()
     # Last: where there is a table, all the rest is there too.
     files["table.csv"] = table_csv(results).encode()
     for name, content in files.items():

@@ -1,8 +1,7 @@
-"""From cells to numbers: the table, paired tests, and their files."""
+"""From cells to numbers: the table, its file, and paired tests."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -72,27 +71,8 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Pair:
-    """A paired test of two methods on the same splits; error and p are None for one repetition."""
-
-    dataset: str
-    protocol: str
-    better: str
-    worse: str
-    difference: float
-    error: float | None
-    p: float | None
-    repeats: int
-
-    @property
-    def unclear(self) -> bool:
-        """Whether there was a test and it found no clear difference."""
-        return self.p is not None and self.p >= LEVEL
-
-
-@dataclass(frozen=True)
 class Results:
-    """Results of a run: its cells, the table made of them, and the paired tests."""
+    """Results of a run: its cells, and the table made of them."""
 
     outcomes: Sequence[Outcome]
 
@@ -116,15 +96,6 @@ class Results:
                 best = max(rows, key=lambda row: row.mean)
                 lines.append(replace(best, method=best.method + HINDSIGHT))
         return lines
-
-    @cached_property
-    def pairs(self) -> list[Pair]:
-        """Paired tests of all lines of the same data set and protocol, best lines first."""
-        tests = []
-        for dataset, kind in itertools.product(self.datasets, self.kinds):
-            couples = itertools.combinations(self.of_kind(dataset, kind), 2)
-            tests += [paired_test(better, worse) for better, worse in couples]
-        return [pair for pair in tests if pair is not None]
 
     @property
     def failed(self) -> list[Outcome]:
@@ -185,29 +156,16 @@ def _in_table(cell: Cell) -> bool:
     return cell.protocol in ("faults", "time") or cell.setting == "tuned" or published
 
 
-def paired_test(better: Row, worse: Row) -> Pair | None:
-    """Paired t test of two methods on the same data; None where they share no splits."""
+def paired_p(better: Row, worse: Row) -> float | None:
+    """P-value of a paired t test of two methods on the same data.
+
+    None where they share fewer than two splits.
+    """
     common = sorted(better.aucs.keys() & worse.aucs.keys())
-    if not common:
+    if len(common) < 2:
         return None
     gains = np.array([better.aucs[r] - worse.aucs[r] for r in common])
-    error = None
-    p = None
-    if len(gains) > 1:
-        error = float(np.std(gains, ddof=1) / np.sqrt(len(gains)))
-        p = float(np.all(gains == 0))
-        if error > 0:
-            p = float(ttest_1samp(gains, 0.0).pvalue)
-    return Pair(
-        better.dataset,
-        better.protocol,
-        better.method,
-        worse.method,
-        float(gains.mean()),
-        error,
-        p,
-        len(gains),
-    )
+    return float(ttest_1samp(gains, 0.0).pvalue) if np.ptp(gains) > 0 else 1.0
 
 
 def table_csv(results: Results) -> str:
@@ -224,27 +182,6 @@ def table_csv(results: Results) -> str:
             _number(row.paper, ".2f"),
         ]
         for row in results.rows
-    ]
-    return csv_text([heads.split(","), *lines])
-
-
-def pairs_csv(results: Results) -> str:
-    """Paired tests as text."""
-    heads = (
-        "dataset,protocol,better,worse,mean_difference,standard_error,p_value,repeats"
-    )
-    lines = [
-        [
-            pair.dataset,
-            pair.protocol,
-            pair.better,
-            pair.worse,
-            _number(pair.difference),
-            _number(pair.error),
-            _number(pair.p, ".3g"),
-            pair.repeats,
-        ]
-        for pair in results.pairs
     ]
     return csv_text([heads.split(","), *lines])
 

@@ -142,15 +142,13 @@ def make_app(model: TableModel, name: str = "", state: Path | None = None) -> Fa
         explain: Annotated[int, Query(ge=0, le=_MOST_REASONS)] = 0,
         unknown: Literal["pooled", "error"] = "pooled",
     ) -> Response:
-        """Score rows; the answer is CSV where `Accept` asks for it, else JSON."""
+        """Score rows, which are JSON or CSV; the answer is JSON."""
         _refuse_other_options(request, ("explain", "unknown"))
         body = await _limited_body(request)
         content_type = request.headers.get("content-type", "")
         scores = await asyncio.get_running_loop().run_in_executor(
             threads, service.score, body, content_type, explain, unknown
         )
-        if request.headers.get("accept", "").startswith("text/csv"):
-            return Response(scores.write_csv(), media_type="text/csv")
         return Response(scores.write_json(), media_type="application/json")
 
     @app.get("/incidents")

@@ -102,8 +102,6 @@ def _rows_of_json(model: TableModel, body: bytes) -> pl.DataFrame:
     except (ValueError, RecursionError) as error:
         why = " ".join(str(error).split())
         raise RequestError(400, f"The body is not JSON: {why}.") from error
-    if isinstance(content, dict) and {*content} == {"rows"}:
-        content = content["rows"]
     if not isinstance(content, list):
         raise RequestError(
             400, 'Send rows as a list of objects, as [{"machine": "a", "flow": 3.1}].'
