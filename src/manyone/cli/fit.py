@@ -37,12 +37,12 @@ from manyone.cli.models import (
     chosen_columns,
     load_model,
     refuse_same,
-    save_model,
     source_of,
 )
 from manyone.estimators.base import OneClassEstimator
+from manyone.files import locked
 from manyone.messages import shortlist
-from manyone.model_files import read_header
+from manyone.model_files import read_header, save
 from manyone.tablefiles import (
     BadValues,
     ParquetTable,
@@ -187,12 +187,15 @@ def fit(
         groups=groups,
         random_state=0,
     )
-    with about(source), _cluster(scheduler), working("fitting"):
+    cluster = nullcontext() if scheduler is None else _cluster(scheduler)
+    with about(source), cluster, working("fitting"):
         model.fit(rows)
     model.time_format_ = time_format
     if no_rows:
         model.drop_rows()
-    save_model(model, out)
+    # After whoever is changing the file.
+    with locked(out) if out.exists() else nullcontext():
+        save(model, out)
     print_lines("What was learned", ("", ""), summary_of(model))
     typer.echo(f"Model: {out}")
 
@@ -249,10 +252,8 @@ def _names(texts: Sequence[str]) -> list[str]:
     return [name.strip() for text in texts for name in (text, *text.split(","))]
 
 
-def _cluster(scheduler: str | None) -> AbstractContextManager[object]:
-    """A connection to the scheduler at an address; without one, Dask computes in this process."""
-    if scheduler is None:
-        return nullcontext()
+def _cluster(scheduler: str) -> AbstractContextManager[object]:
+    """A connection to the scheduler at an address."""
     with needs("dask"):
         from dask.distributed import Client
 

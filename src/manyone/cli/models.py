@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, cast
 
@@ -89,12 +89,7 @@ def load_model(path: Path) -> TableModel:
 
 
 def rows_for(
-    model: TableModel,
-    source: Source,
-    find: Collection[str] | None = (),
-    *,
-    bad_values: BadValues = "refuse",
-    need_rows: bool = True,
+    model: TableModel, source: Source, find: Collection[str] = ()
 ) -> pl.DataFrame:
     """A whole table for a model.
 
@@ -102,18 +97,10 @@ def rows_for(
     ----------
     model : TableModel
     source : Path or Query
-    find : collection of str or None
-        Further columns of a text file that are not just texts; None: all.
-    bad_values, need_rows
-        As in :func:`manyone.tablefiles.read_table`.
+    find : collection of str
+        Further columns of a text file that are not just texts.
     """
-    return read_table(
-        source,
-        **file_columns(model),
-        find=find,
-        bad_values=bad_values,
-        need_rows=need_rows,
-    )
+    return read_table(source, **file_columns(model), find=find)
 
 
 @contextmanager
@@ -225,6 +212,8 @@ def asked_worth(
     model: TableModel, at_least: Sequence[str] | None, direction: Sequence[str] | None
 ) -> Worth | None:
     """What the options --at-least and --direction call worth an alarm."""
+    if not at_least and not direction:
+        return None
     smallest = named_values("--at-least", at_least)
     ways = named_values("--direction", direction)
     try:
@@ -243,12 +232,6 @@ def label_of(model: TableModel, words: Sequence[str]) -> Hashable:
     raise InputError(
         f"no task {text!r}. The model knows {shortlist(model.tasks_.tolist(), 5)}."
     )
-
-
-def save_model(model: TableModel, path: Path) -> None:
-    """Write a model, after whoever is changing the file."""
-    with locked(path) if path.exists() else nullcontext():
-        save(model, path)
 
 
 @contextmanager

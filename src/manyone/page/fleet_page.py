@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any
 
 import numpy as np
 
-from manyone._types import Array
+from manyone._types import Array, Codes
 from manyone.alerts.incidents import Findings
+from manyone.alerts.values import Rows
 from manyone.page.fleet import Bin, FleetReport, Summary, task_map, time_line
 from manyone.page.html import packed_json, templates
 
@@ -81,32 +83,44 @@ def embedded(report: FleetReport) -> dict[str, Any]:
             "second": report.relations.second.tolist(),
             "weight": _short(report.relations.weight, 3),
         }
-    if report.findings is not None:
-        _embed_table(data, report.findings)
-        # Answers that a browser keeps belong to this very page.
-        data["key"] = sha256(json.dumps(data).encode()).hexdigest()[:16]
+    findings = report.findings
+    if findings is None:
+        return data
+    rows = findings.rows
+    order = np.lexsort((rows.depth_p, rows.p_value, ~rows.alarm))[:MOST_ROWS]
+    explained = [row for row in order.tolist() if rows.notes[row]]
+    data["tasks"] |= _task_counts(findings)
+    data["reasons"] = [list(rows.reasons[row]) for row in explained]
+    data["notes"] = [rows.notes[row] for row in explained]
+    data["rows"] = _row_values(rows, order, explained)
+    if rows.time is not None:
+        data["dated"] = rows.dated
+    data["incidents"] = _incident_values(findings, order)
+    # Answers that a browser keeps belong to this very page.
+    data["key"] = sha256(json.dumps(data).encode()).hexdigest()[:16]
     return data
 
 
-def _embed_table(data: dict[str, Any], findings: Findings) -> None:
-    """Add the rows and incidents of a table, and what they say about tasks."""
-    rows = findings.rows
-    data["tasks"]["rows"] = findings.counts[0].tolist()
-    data["tasks"]["alarms"] = findings.counts[1].tolist()
-    data["tasks"]["chance"] = _short(findings.by_chance, 3)
+def _task_counts(findings: Findings) -> dict[str, list[Any]]:
+    """What the rows of a table say about tasks."""
     outstanding = {incident.task for incident in findings.outstanding}
-    tasks = range(len(findings.tasks.names))
-    data["tasks"]["outstanding"] = [task in outstanding for task in tasks]
-    order = np.lexsort((rows.depth_p, rows.p_value, ~rows.alarm))
-    shown = order[:MOST_ROWS]
-    place = np.full(len(rows.task), -1)
-    place[shown] = np.arange(len(shown))
-    explained = [row for row in shown.tolist() if rows.notes[row]]
-    data["reasons"] = [list(rows.reasons[row]) for row in explained]
-    data["notes"] = [rows.notes[row] for row in explained]
+    return {
+        "rows": findings.counts[0].tolist(),
+        "alarms": findings.counts[1].tolist(),
+        "chance": _short(findings.by_chance, 3),
+        "outstanding": [
+            task in outstanding for task in range(len(findings.tasks.names))
+        ],
+    }
+
+
+def _row_values(
+    rows: Rows, shown: Codes, explained: Sequence[int]
+) -> dict[str, list[Any]]:
+    """Rows that are shown, in their order; `reason` is a place among those explained."""
     reason = np.full(len(rows.task), -1)
     reason[explained] = np.arange(len(explained))
-    data["rows"] = {
+    values: dict[str, list[Any]] = {
         "number": rows.number[shown].tolist(),
         "task": rows.task[shown].tolist(),
         "score": _short(rows.score[shown]),
@@ -115,21 +129,27 @@ def _embed_table(data: dict[str, Any], findings: Findings) -> None:
         "reason": reason[shown].tolist(),
     }
     if rows.ids is not None:
-        data["rows"]["id"] = [rows.ids[row] for row in shown.tolist()]
+        values["id"] = [rows.ids[row] for row in shown.tolist()]
     if rows.answers:
-        data["rows"]["answer"] = [rows.answers[row] for row in shown.tolist()]
+        values["answer"] = [rows.answers[row] for row in shown.tolist()]
     if rows.time is not None:
-        data["rows"]["time"] = rows.time[shown].tolist()
-        data["dated"] = rows.dated
+        values["time"] = rows.time[shown].tolist()
+    return values
+
+
+def _incident_values(findings: Findings, shown: Codes) -> dict[str, list[Any]]:
+    """Incidents, with the places of their alarms among the rows that are shown."""
     incidents = findings.incidents
-    data["incidents"] = {
+    place = np.full(len(findings.rows.task), -1)
+    place[shown] = np.arange(len(shown))
+    return {
         "task": [incident.task for incident in incidents],
         "column": [", ".join(incident.columns) for incident in incidents],
         "count": [len(incident.alarms) for incident in incidents],
         "chance": _short(np.array([incident.by_chance for incident in incidents]), 3),
         "outstanding": [incident.is_outstanding for incident in incidents],
         "rows": [
-            [int(place[row]) for row in incident.alarms if place[row] >= 0]
+            [row for row in place[[*incident.alarms]].tolist() if row >= 0]
             for incident in incidents
         ],
         "begin": [incident.begin for incident in incidents],

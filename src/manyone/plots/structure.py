@@ -185,16 +185,7 @@ class StructureDisplay(Display):
 
         self.text_: Labels | None = None
         if include_values or (include_values is None and T <= _MOST_VALUES):
-            self.text_ = np.empty((T, T), dtype=object)
-            dark = self.im_.to_rgba(matrix)[..., :3] @ [0.3, 0.59, 0.11] < 0.5
-            for (s, t), value in np.ndenumerate(matrix):
-                number = format(value, values_format)
-                if float(number) == 0:
-                    number = number.removeprefix("-")
-                text = ax.text(t, s, number, ha="center", va="center", fontsize="small")
-                text.set_color("white" if dark[s, t] else "black")
-                self.text_[s, t] = text
-
+            self.text_ = self._write_values(ax, matrix, values_format)
         self.colorbar_: Colorbar | None = None
         if colorbar:
             low, high = self.im_.get_clim()
@@ -211,6 +202,19 @@ class StructureDisplay(Display):
         label_tasks(ax, self.labels[self.order])
         ax.set(xlabel="to task", ylabel="from task")
         return self
+
+    def _write_values(self, ax: Axes, matrix: Array, values_format: str) -> Labels:
+        """Write the numbers of a matrix (T, T) into its cells; the texts (T, T)."""
+        texts = np.empty(matrix.shape, dtype=object)
+        dark = self.im_.to_rgba(matrix)[..., :3] @ [0.3, 0.59, 0.11] < 0.5
+        for (s, t), value in np.ndenumerate(matrix):
+            number = format(value, values_format)
+            if float(number) == 0:
+                number = number.removeprefix("-")
+            text = ax.text(t, s, number, ha="center", va="center", fontsize="small")
+            text.set_color("white" if dark[s, t] else "black")
+            texts[s, t] = text
+        return texts
 
 
 def label_tasks(ax: Axes, labels: Labels) -> None:

@@ -126,7 +126,25 @@ class Encoder:
             raise ValueError(
                 f"No column is left to learn from ({reasons}). Give more rows or other columns."
             )
-        return cls(decisions, linear, np.empty((0, 0)))._filled(columns, codes, n_tasks)
+        encoder = cls(decisions, linear, np.empty((0, 0)))
+        Z = encoder._coordinates(columns)
+        # Rounded sums depend on the order of rows: take one that all tables share.
+        order = np.lexsort((row_numbers(np.nan_to_num(Z)), codes))
+        Z = Z[order]
+        codes = codes[order]
+        is_known = ~np.isnan(Z)
+        sums, counts = np.zeros((2, n_tasks, Z.shape[1]))
+        np.add.at(counts, codes, is_known)
+        np.add.at(sums, codes, np.where(is_known, Z, 0.0))
+        fill = encoder._fill(sums, counts)
+        places = encoder.measurements[0]
+        precision = None
+        has_gaps = encoder._gaps.any() or bool(encoder.with_past)
+        if has_gaps and 1 < len(places) <= _MOST_RELATED:
+            about = Z[:, places] - fill[codes][:, places]
+            precision = relations(about, len(codes) - len(np.unique(codes)))
+        reach = _reach(Z[:, encoder._levels], codes, n_tasks)
+        return replace(encoder, fill=fill, precision=precision, reach=reach)
 
     @cached_property
     def kinds(self) -> dict[str, str]:
@@ -212,27 +230,6 @@ class Encoder:
             if isinstance(each, NumberMap) and each.parts[:2] == PARTS[:2]
         ]
         return np.array(levels, dtype=np.intp)
-
-    def _filled(self, columns: Columns, codes: Codes, n_tasks: int) -> Encoder:
-        """The encoder that imputes by these rows: their means, and how columns are related."""
-        Z = self._coordinates(columns)
-        # Rounded sums depend on the order of rows: take one that all tables share.
-        order = np.lexsort((row_numbers(np.nan_to_num(Z)), codes))
-        Z = Z[order]
-        codes = codes[order]
-        is_known = ~np.isnan(Z)
-        sums, counts = np.zeros((2, n_tasks, Z.shape[1]))
-        np.add.at(counts, codes, is_known)
-        np.add.at(sums, codes, np.where(is_known, Z, 0.0))
-        fill = self._fill(sums, counts)
-        places = self.measurements[0]
-        precision = None
-        has_gaps = self._gaps.any() or bool(self.with_past)
-        if has_gaps and 1 < len(places) <= _MOST_RELATED:
-            about = Z[:, places] - fill[codes][:, places]
-            precision = relations(about, len(codes) - len(np.unique(codes)))
-        reach = _reach(Z[:, self._levels], codes, n_tasks)
-        return replace(self, fill=fill, precision=precision, reach=reach)
 
     def _fill(self, sums: Array, counts: Array) -> Array:
         """What stands for missing coordinates, from sums of known ones and their counts (T, D)."""

@@ -169,18 +169,7 @@ def _explain_block(
         closest = cdist(Z, metric.mean, "cityblock").argmin(axis=1)
         compared = np.where(codes == MISSING, closest, codes)
     outside = _columns_outside(model, encoder, Z, columns)
-    wild = (np.insert(outside, 0, 0.0, axis=1) > 0.0)[:, encoder.source + 1]
-    # Nothing is expected from a value beyond all that was seen.
-    tame = _without(wild, Z, compared, metric)
-    reasons = find_reasons(
-        metric, tame, compared, encoder.source, reference.low, reference.high
-    )
-    gain = np.maximum(reasons.gain, 0.0)
-    for number in np.flatnonzero(outside.any(axis=0)):
-        step = np.where(wild & (encoder.source == number), Z - reasons.expected, 0.0)
-        gain[:, number] += (
-            metric.apply(metric.mean[compared] + step, compared) ** 2
-        ).sum(axis=1)
+    gain, expected = _blamed(encoder, reference, Z, compared, outside)
     is_empty = np.column_stack(
         [np.isnan(columns[name].values) for name in encoder.used]
     )
@@ -189,7 +178,7 @@ def _explain_block(
     usually_empty = np.where(
         is_empty,
         _empty_columns(encoder, metric.mean[compared]),
-        _empty_columns(encoder, reasons.expected),
+        _empty_columns(encoder, expected),
     )
     # An empty field that is usually empty says nothing.
     silent = is_empty & usually_empty
@@ -197,48 +186,90 @@ def _explain_block(
     outside[silent] = 0.0
     order = np.lexsort((-gain, silent, -outside))[:, :top]
     share = gain / np.maximum(gain.sum(axis=1, keepdims=True), 1e-300)
-    scale = np.maximum(metric.scale[compared], 1e-9)
-    deviation = (Z - reasons.expected) / scale
+    deviation = (Z - expected) / np.maximum(metric.scale[compared], 1e-9)
     words = np.empty((*order.shape, len(Words._fields)), dtype=object)
-    when = [""] * len(frame)
-    if model.training_.past is not None and model.time_column is not None:
-        when = season_words(frame, model.time_column, model.training_.past)
     for place in np.unique(order).tolist():
         rows, ranks = np.nonzero(order == place)
-        name = encoder.used[place]
-        column = columns[name].take(rows)
-        column_map = encoder.maps[place]
         own_places = slice(encoder.starts[place], encoder.starts[place + 1])
-        column_words = words_of(
-            column,
-            column_map,
-            reasons.expected[rows, own_places],
+        words[rows, ranks] = _words(
+            model,
+            frame,
+            columns,
+            place,
+            rows,
+            expected[rows, own_places],
+            deviation[rows, own_places],
             usually_empty[rows, place],
         )
-        if isinstance(column_map, NumberMap) and column_map.has_past:
-            past = carried(frame, [name])[:, rows, 0].T
-            is_known = ~np.isnan(column_map.numbers(column))
-            blamed = _unusual_parts(
-                column_map.parts, deviation[rows, own_places], is_known
-            )
-            has_season = column.usual is not None
-            times = [when[row] if has_season else "" for row in rows.tolist()]
-            swings = column_map.undo(reasons.expected[rows, own_places], "swing")
-            about = AboutPast(past, blamed, swings, times)
-            column_words = past_words(name, column_words, about)
-        words[rows, ranks] = column_words
-    value, expected, number, expected_number, sentence = np.moveaxis(words, -1, 0)
+    value, wanted, number, wanted_number, sentence = np.moveaxis(words, -1, 0)
     return Explanation(
         column=np.array(encoder.used, dtype=object)[order],
         value=value,
-        expected=expected,
+        expected=wanted,
         number=number.astype(np.float64),
-        expected_number=expected_number.astype(np.float64),
+        expected_number=wanted_number.astype(np.float64),
         share=np.take_along_axis(share, order, axis=1),
         view=_views(model, Z, codes, outside.max(axis=1, initial=0.0) > 0.0),
         nearest=_nearest(reference, Z, compared),
         sentence=sentence,
     )
+
+
+def _blamed(
+    encoder: Encoder, reference: Reference, Z: Array, codes: Codes, outside: Array
+) -> tuple[Array, Array]:
+    """How much each column (n, p) has to do with it, and the rows (n, D) expected.
+
+    `outside` (n, p) says how far each column is out of its range.
+    """
+    metric = reference.metric
+    source = encoder.source
+    wild = (np.insert(outside, 0, 0.0, axis=1) > 0.0)[:, source + 1]
+    # Nothing is expected from a value beyond all that was seen.
+    tame = _without(wild, Z, codes, metric)
+    reasons = find_reasons(metric, tame, codes, source, reference.low, reference.high)
+    gain = np.maximum(reasons.gain, 0.0)
+    for number in np.flatnonzero(outside.any(axis=0)):
+        step = np.where(wild & (source == number), Z - reasons.expected, 0.0)
+        moved = metric.apply(metric.mean[codes] + step, codes)
+        gain[:, number] += (moved**2).sum(axis=1)
+    return gain, reasons.expected
+
+
+def _words(
+    model: TableModel,
+    frame: Frame,
+    columns: Columns,
+    place: int,
+    rows: Codes,
+    expected: Array,
+    deviation: Array,
+    usually_empty: Mask,
+) -> list[Words]:
+    """What there is to say about one column of some rows (k,) of a frame.
+
+    `expected` (k, width) are its coordinates, and `deviation` (k, width) how far the rows
+    are from them, in what is usual.
+    """
+    name = model.encoder_.used[place]
+    column = columns[name].take(rows)
+    column_map = model.encoder_.maps[place]
+    words = words_of(column, column_map, expected, usually_empty)
+    past = model.training_.past
+    if not isinstance(column_map, NumberMap) or not column_map.has_past or past is None:
+        return words
+    is_known = ~np.isnan(column_map.numbers(column))
+    when = [""] * len(rows)
+    if column.usual is not None and model.time_column is not None:
+        chosen = frame[rows.tolist()]
+        when = season_words(chosen, model.time_column, past)
+    about = AboutPast(
+        past=carried(frame, [name])[:, rows, 0].T,
+        parts=_unusual_parts(column_map.parts, deviation, is_known),
+        swings=column_map.undo(expected, "swing"),
+        when=when,
+    )
+    return past_words(name, words, about)
 
 
 def _unusual_parts(parts: Sequence[str], deviation: Array, is_known: Mask) -> list[str]:

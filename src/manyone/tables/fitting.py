@@ -40,7 +40,7 @@ from manyone.tables.ranges import learn_ranges
 from manyone.tables.sampling import kept_rows
 from manyone.tables.seasons import SeasonChoice, choose_season
 from manyone.tables.training import TrainingTable
-from manyone.tables.unknown import UnknownTasks, left_out_together
+from manyone.tables.unknown import UnknownTasks
 
 if TYPE_CHECKING:
     from manyone.tables.model import TableModel
@@ -183,7 +183,9 @@ def guarded(
     lost = np.zeros(len(rows.codes))
     lost[normal] = excess_of_margins(margins)
     _guard_ranges(model, encoder.guard(ranges), rows, lost)
-    ranges, margins = learn_ranges(values, left_out_together(codes))
+    # Whole tasks are left out together; of a single one every row alone.
+    together = codes if np.ptp(codes) > 0 else np.arange(len(codes))
+    ranges, margins = learn_ranges(values, together)
     unknown = UnknownTasks.learn(
         X, codes, encoder.guard(ranges), excess_of_margins(margins)
     )

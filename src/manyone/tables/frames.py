@@ -40,8 +40,9 @@ Series = nw.Series[Any]
 Name = str | int
 #: A column on its way into a table.
 Values = Labels | list[Any] | Series
-# Columns of these types hold whatever somebody wrote. Those of categories hold names.
-_WRITTEN = (nw.String, nw.Object, nw.Unknown)
+#: Columns of these types hold whatever somebody wrote: their texts may stand for numbers,
+#: dates or truths. Those of categories hold names.
+WRITTEN = (nw.String, nw.Object, nw.Unknown)
 
 
 @dataclass(frozen=True, eq=False)
@@ -300,12 +301,6 @@ def times_of(series: Series) -> Times:
     dates = column.read_as("date", "point").values
     clocks = {ZONED if has_zone(text) else DATES for text in texts}
     return Times(dates, frozenset(clocks or [DATES]))
-
-
-def written_columns(frame: Frame, names: Iterable[str]) -> list[str]:
-    """Those of some columns whose texts may stand for numbers, dates or truths."""
-    schema = frame.schema
-    return [name for name in names if schema[name] in _WRITTEN]
 
 
 def interpreted(columns: Columns, names: Iterable[str]) -> Columns:

@@ -19,7 +19,7 @@ from manyone.data.sweeps import Sweep, local_sweep
 from manyone.fitting.sources import sweep_in_order, sweep_of
 from manyone.messages import label_text, warn_user
 from manyone.selection.costs import rows_of_each_task
-from manyone.tables.frames import Table, as_table, interpreted, written_columns
+from manyone.tables.frames import WRITTEN, Table, as_table, interpreted
 from manyone.tables.past import Compared, TablePast, TrainingPast
 from manyone.tables.training import TrainingTable, read_training
 
@@ -77,7 +77,8 @@ class KeepRows:
         if not len(frame):
             return None
         rows = read_training(frame, self.roles, self.ignore)
-        written = written_columns(frame, rows.columns)
+        schema = frame.schema
+        written = [name for name in rows.columns if schema[name] in WRITTEN]
         if isinstance(block, ChainedBlock) and isinstance(block.after, TablePast):
             rows = replace(rows, past=block.after)
         return KeptRows(limited(rows), frozenset(written))
@@ -130,7 +131,11 @@ def _sweep(table: Table, past: TrainingPast | None) -> Sweep:
         if past is not None and len(frame):
             # Rows at hand are put in the order of time, those of files have to be.
             whole = past.block(whole, None)
-        return local_sweep(_cut(whole))
+        # Some rows at a time: what is worked out of them stays small.
+        rows = as_table(whole.X)
+        starts = range(0, max(len(rows), 1), _BLOCK_ROWS)
+        parts = (rows[start : start + _BLOCK_ROWS] for start in starts)
+        return local_sweep([replace(whole, X=part) for part in parts])
     if past is None:
         return sweep_of(table)
     return sweep_in_order(table, past.block)
@@ -147,13 +152,6 @@ def with_more_rows(rows: TrainingTable, more: TrainingTable) -> TrainingTable:
         With the same columns.
     """
     return sampled(rows.joined(more))
-
-
-def _cut(block: ChainedBlock) -> list[ChainedBlock]:
-    """Rows of a frame, some at a time: what is worked out of them stays small."""
-    frame = as_table(block.X)
-    starts = range(0, max(len(frame), 1), _BLOCK_ROWS)
-    return [replace(block, X=frame[start : start + _BLOCK_ROWS]) for start in starts]
 
 
 # ------------------------------------------------------------------------------------- limits
@@ -274,8 +272,3 @@ def quota_of(sizes: Codes, most: int) -> int:
     smaller_rows = np.cumsum(ascending) - ascending
     shared = (MOST_ROWS - smaller_rows) // np.arange(len(ascending), 0, -1)
     return max(1, int(shared[np.argmax(shared < ascending)]))
-
-
-def sample_words(kept: int, total: int) -> str:
-    """How many rows there are, and how many of them were kept."""
-    return f"{total:,}" if kept == total else f"a sample of {kept:,} of {total:,}"

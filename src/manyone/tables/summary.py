@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from manyone.messages import plural, shortlist
-from manyone.tables.sampling import sample_words
 
 if TYPE_CHECKING:
     from manyone.tables.model import TableModel
@@ -19,6 +18,18 @@ _MOST_NAMED = 5
 
 def summary_of(model: TableModel) -> list[tuple[str, str]]:
     """What a model was fitted to, how, and what it promises: headings and words."""
+    training = model.training_
+    rows = f"{model.n_rows_:,}"
+    if len(training.labels) < model.n_rows_:
+        rows = f"a sample of {len(training.labels):,} of {rows}"
+    if training.n_outliers:
+        rows += f", of which {training.n_outliers:,} are known to be abnormal "
+        rows += f"('{model.outlier}')"
+    names = " and ".join(map(repr, model.task_columns))
+    sizes = model.task_rows_
+    each = f"{sizes.min():,}"
+    if sizes.min() < sizes.max():
+        each += f" to {sizes.max():,}"
     decisions = model.encoder_.decisions
     dropped = [
         f"{each.name} ({each.note.removeprefix('dropped: ')})"
@@ -32,8 +43,8 @@ def summary_of(model: TableModel) -> list[tuple[str, str]]:
     numbers = len(model.encoder_.source)
     for_gaps = numbers - sum(each.features for each in decisions)
     return [
-        ("rows", _rows(model)),
-        ("tasks", _tasks(model)),
+        ("rows", rows),
+        ("tasks", f"{len(model.tasks_):,} by {names}, {each} rows each"),
         (
             "columns used",
             f"{used} of {len(decisions)}, as {plural(numbers, 'number')}, {for_gaps} of "
@@ -50,25 +61,6 @@ def facts_of(model: TableModel) -> list[tuple[str, str]]:
     calibrated = model.calibrated_
     words = f"set {calibrated['when']} on {calibrated['on']}"
     return [*summary_of(model), ("thresholds", words)]
-
-
-def _rows(model: TableModel) -> str:
-    training = model.training_
-    rows = sample_words(len(training.labels), model.n_rows_)
-    if not training.n_outliers:
-        return rows
-    return (
-        f"{rows}, of which {training.n_outliers:,} are known to be abnormal "
-        f"('{model.outlier}')"
-    )
-
-
-def _tasks(model: TableModel) -> str:
-    names = " and ".join(map(repr, model.task_columns))
-    low = model.task_rows_.min()
-    high = model.task_rows_.max()
-    each = f"{low:,}" if low == high else f"{low:,} to {high:,}"
-    return f"{len(model.tasks_):,} by {names}, {each} rows each"
 
 
 def _methods(model: TableModel) -> Iterator[tuple[str, str]]:

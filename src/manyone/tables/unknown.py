@@ -99,9 +99,3 @@ class UnknownTasks:
         if self.calibration.scores.max() <= -_NOTHING_NEAR:
             return 0.0
         return float(self.calibration.offsets(alarm_rate)[1][0])
-
-
-def left_out_together(codes: Codes) -> Codes:
-    """Rows of tasks (n,) that leave together: whole tasks, or of a single one every row alone."""
-    tasks = np.unique(codes, return_inverse=True)[1]
-    return tasks if tasks.max() > 0 else np.arange(len(codes))

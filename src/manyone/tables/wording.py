@@ -111,41 +111,49 @@ def past_words(name: str, plain: Sequence[Words], about: AboutPast) -> list[Word
         Values of n rows, and what was expected of them.
     about : AboutPast
     """
-    words: list[Words] = []
     lines = zip(
         *(plain, about.past.tolist(), about.parts, about.swings.tolist(), about.when),
         strict=True,
     )
-    for own, (difference, swing, still), part, usual_swing, time in lines:
-        value = own.number
-        now = plain_text(value, 6)
-        if value != value:
-            words.append(own)
-        elif part == "difference" and abs(difference) > 0.0:
-            recent = plain_text(value - difference, 3)
-            verb = "rose" if difference > 0 else "fell"
-            by = plain_text(abs(difference), 3)
-            sentence = f"{name} {verb} by {by} from its recent {recent}"
-            if time:
-                sentence = f"{name} = {now}, lately about {recent} {time}"
-            words.append(Words(now, recent, value, value - difference, sentence))
-        elif part == "level" and time and own.value != own.expected:
-            sentence = f"{name} = {now}, usually about {own.expected} {time}"
-            words.append(own._replace(sentence=sentence))
-        elif part == "swing" and swing < usual_swing and still > 1:
-            rows = f"for {still:.0f} rows"
-            sentence = f"{name} has not moved {rows}"
-            words.append(Words(f"{now} {rows}", "moves", value, np.nan, sentence))
-        elif part == "swing":
-            now_by = plain_text(swing, 2)
-            usually_by = plain_text(max(usual_swing, 0.0), 2)
-            sentence = f"{name} swings by {now_by} a row, usually by {usually_by}"
-            steps = f"steps of {now_by}"
-            usual_steps = f"steps of {usually_by}"
-            words.append(Words(steps, usual_steps, value, np.nan, sentence))
-        else:
-            words.append(own)
-    return words
+    return [_past_word(name, *line) for line in lines]
+
+
+def _past_word(
+    name: str,
+    plain: Words,
+    past: tuple[float, float, float],
+    part: str,
+    usual_swing: float,
+    when: str,
+) -> Words:
+    """The same of one row."""
+    difference, swing, still = past
+    value = plain.number
+    now = plain_text(value, 6)
+    if value != value:
+        return plain
+    if part == "difference" and abs(difference) > 0.0:
+        recent = plain_text(value - difference, 3)
+        verb = "rose" if difference > 0 else "fell"
+        by = plain_text(abs(difference), 3)
+        sentence = f"{name} {verb} by {by} from its recent {recent}"
+        if when:
+            sentence = f"{name} = {now}, lately about {recent} {when}"
+        return Words(now, recent, value, value - difference, sentence)
+    if part == "level" and when and plain.value != plain.expected:
+        sentence = f"{name} = {now}, usually about {plain.expected} {when}"
+        return plain._replace(sentence=sentence)
+    if part != "swing":
+        return plain
+    if swing < usual_swing and still > 1:
+        rows = f"for {still:.0f} rows"
+        sentence = f"{name} has not moved {rows}"
+        return Words(f"{now} {rows}", "moves", value, np.nan, sentence)
+    now_by = plain_text(swing, 2)
+    usually_by = plain_text(max(usual_swing, 0.0), 2)
+    sentence = f"{name} swings by {now_by} a row, usually by {usually_by}"
+    steps = (f"steps of {now_by}", f"steps of {usually_by}")
+    return Words(*steps, value, np.nan, sentence)
 
 
 def reason(name: str, value: str, expected: str) -> str:
