@@ -182,33 +182,26 @@ def watch(
         lost = without_rows(store, answers)
         counts = store.metrics()
         unsent = unsent_messages(store)
-        outcome = watch_words.Outcome.of(run)
+        summary = watch_words.summary_of(run)
     seconds = round(clock.monotonic() - begin, 3)
     if metrics is not None:
         _write_metrics(metrics, counts, seconds)
     watch_words.warn(run, source, len(answers), lost)
     if channel is not None and not notify_later:
         warn_of_messages(unsent)
+    summary["answers"] = {
+        "given": len(answers),
+        "new": new_answers,
+        "without_row": len(lost),
+    }
     if as_json:
-        about_run = {
-            "model": str(model),
-            "table": str(source),
-            "state": str(state),
-            **outcome.as_json(),
-            "answers": {"new": new_answers, "without_row": len(lost)},
-            "seconds": seconds,
-        }
-        typer.echo(json.dumps(about_run))
+        about_run = {"model": str(model), "table": str(source), "state": str(state)}
+        typer.echo(json.dumps({**about_run, **summary, "seconds": seconds}))
     else:
-        watch_words.show_totals(outcome)
-        watch_words.show_incidents(outcome)
-        if answers:
-            typer.echo(f"{new_answers:,} of {len(answers):,} answers were new")
-        watch_words.show_drift(outcome)
-        watch_words.show_silent(run.silent)
+        watch_words.show(summary)
         if out is not None:
             typer.echo(f"Scores: {out}")
-    if exit_code and outcome.stands_out:
+    if exit_code and summary["stands_out"]:
         raise typer.Exit(STANDS_OUT)
 
 

@@ -1,10 +1,9 @@
-"""What ``manyone watch`` says: a summary for machines, tables for people, warnings."""
+"""What ``manyone watch`` says: values for machines, the same in words, and warnings."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from typing import Any
 
 import numpy as np
 import typer
@@ -21,196 +20,87 @@ from manyone.cli.watching import WatchRun, plain_time
 from manyone.messages import label_text, plural, shortlist, warn_user
 from manyone.tablefiles import Source
 from manyone.watch import MonitorState
-from manyone.watch.arrivals import Silent
-from manyone.watch.drift import weights_of_rows
 from manyone.watch.incidents import incidents_of, outstanding
 from manyone.watch.store import Line, codes_by_name
 
-_ALIKE = 0.5  # rows that count for less resemble the one before
+#: What one command has found, as JSON has it.
+Summary = dict[str, Any]
 _MOST_SHOWN = 20  # lines of a table on the screen
 _INCIDENTS_IN_JSON = 100  # the most telling ones
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What one command has found.
-
-    Attributes
-    ----------
-    run : WatchRun
-    tasks : list of Line
-        Tasks of its rows, in their order: ``task``, whether it is ``new`` to the model,
-        and its ``rows``, ``alarms``, ``first_alarm`` and ``muted`` alarms.
-    incidents : list of Line
-        Those of stretches that its alarms have joined, the least likely by chance first.
-    drifting : list of Line
-        ``task``, ``since`` when, and when it was ``flagged``.
-    """
-
-    run: WatchRun
-    tasks: list[Line]
-    incidents: list[Line]
-    drifting: list[Line]
-
-    @classmethod
-    def of(cls, run: WatchRun) -> Outcome:
-        """Of a command that has written its rows."""
-        tasks = run.store.query(
-            "SELECT task, basis = 'unknown' AS new, count(*) AS rows, "
-            "sum(alarm AND muted IS NULL) AS alarms, "
-            "min(number) FILTER (WHERE alarm AND muted IS NULL) AS first_alarm, "
-            "sum(alarm AND muted IS NOT NULL) AS muted FROM judged_row "
-            "WHERE number > :since GROUP BY task, new ORDER BY min(number)",
-            since=run.since,
-        )
-        drifting = run.store.query(
-            "SELECT task, drift_since AS since, drift_flagged AS flagged FROM tasks "
-            "WHERE drift_flagged IS NOT NULL ORDER BY task"
-        )
-        return cls(run, tasks, incidents_of(run.store, since=run.since), drifting)
-
-    def total(self, name: str) -> int:
-        """Rows, alarms or muted alarms of all tasks."""
-        return sum(line[name] for line in self.tasks)
-
-    @property
-    def unknown(self) -> list[Line]:
-        """Tasks that the model has never seen."""
-        return [line for line in self.tasks if line["new"]]
-
-    @property
-    def outstanding(self) -> list[Line]:
-        """Incidents that stand out, and that nobody has answered."""
-        return outstanding(self.incidents)
-
-    @property
-    def stands_out(self) -> bool:
-        """Whether somebody should look."""
-        is_new = len(self.outstanding) > 0 or self.run.drift_stands_out
-        return is_new or self.more_than_chance
-
-    @cached_property
-    def more_than_chance(self) -> bool:
-        """Whether chance does not explain the number of alarms of known tasks."""
-        state = self.run.monitor.state
-        codes = codes_by_name(self.run.monitor.model.tasks_.tolist())
-        references = np.count_nonzero(~np.isnan(state.window), axis=1)
-        laws = []
-        alarms = 0
-        for line in self.tasks:
-            if not line["new"]:
-                reference = float(references[codes[line["task"]]])
-                rate = highest_rate(state.rate, reference)
-                laws.append(alarm_law(line["rows"], reference, rate))
-                alarms += line["alarms"]
-        return chance_of(alarms, total_law(laws)) < STANDS_OUT
-
-    def as_json(self) -> dict[str, object]:
-        """For machines."""
-        run = self.run
-        state = run.monitor.state
-        alarmed = [line for line in self.tasks if line["alarms"]]
-        alarmed.sort(key=lambda line: (-line["alarms"], line["first_alarm"]))
-        return {
-            "rows": self.total("rows"),
-            "repeated": run.repeated,
-            "unknown": sum(line["rows"] for line in self.unknown),
-            "alarms": self.total("alarms"),
-            "muted": self.total("muted"),
-            "alarm_rate": state.rate,
-            "expected_false_alarms": round(state.rate * self.total("rows"), 1),
-            "alarms_by_task": {
-                label_text(line["task"]): line["alarms"]
-                for line in alarmed[:_MOST_SHOWN]
-            },
-            "drifting": self.drifting,
-            "newly_drifting": run.newly_drifting,
-            "silent": [
-                {"task": one.task, "latest": one.latest, "p_value": one.p_value}
-                for one in run.silent
-            ],
-            "newly_silent": [one.task for one in run.silent if one.new],
-            "more_alarms_than_chance": self.more_than_chance,
-            "incidents_standing_out": len(self.outstanding),
-            "incidents": self.incidents[:_INCIDENTS_IN_JSON],
-            "stands_out": self.stands_out,
-        }
-
-
-def show_totals(outcome: Outcome) -> None:
-    """Rows and alarms."""
-    rows = outcome.total("rows")
-    alarms = outcome.total("alarms")
-    muted = outcome.total("muted")
-    repeated = outcome.run.repeated
-    rate = outcome.run.monitor.state.rate
-    share = f", {100 * alarms / rows:.1f} %" if rows else ""
-    counts = f"{plural(rows, 'new row')}, {plural(alarms, 'alarm')}{share}"
-    typer.echo(f"{counts} ({100 * rate:g} % promised)")
-    if muted:
-        typer.echo(f"{plural(muted, 'alarm')} more, muted")
-    if repeated:
-        words = "with an id that came before, counted once"
-        typer.echo(f"{plural(repeated, 'row')} {words}")
-    if outcome.unknown:
-        names = shortlist([label_text(line["task"]) for line in outcome.unknown], 3)
-        number = sum(line["rows"] for line in outcome.unknown)
-        typer.echo(
-            f"{plural(number, 'row')} of tasks never seen ({names}): compared "
-            "with all tasks, nothing is learned from them; manyone enroll makes tasks known"
-        )
-
-
-def show_incidents(outcome: Outcome) -> None:
-    """Incidents that stand out, or that none does."""
-    lines = [
-        (
-            line["task"],
-            line["column"],
-            f"{line['alarms']:,}",
-            plain_time(str(line["begin"])),
-            plain_time(str(line["end"])),
-            line["reason"],
-        )
-        for line in outcome.outstanding
-    ]
-    if lines:
-        heads = ("task", "column", "alarms", "begin", "end", "reason")
-        _show_first("Incidents that stand out", heads, lines)
-    elif outcome.more_than_chance:
-        typer.echo("More alarms than chance explains, in no single incident.")
-    else:
-        typer.echo("No new incident stands out from chance.")
-
-
-def show_drift(outcome: Outcome) -> None:
-    """What drifts since when, and what to do about it."""
-    if not outcome.drifting:
-        typer.echo("Nothing drifts.")
-        return
-    state = outcome.run.monitor.state
-    tasks = outcome.run.monitor.model.tasks_
-    codes = codes_by_name(tasks.tolist())
-    clearest_first = sorted(
-        outcome.drifting, key=lambda line: -state.most[codes[line["task"]]]
+def summary_of(run: WatchRun) -> Summary:
+    """What a command has found that has written its rows."""
+    state = run.monitor.state
+    tasks = run.store.query(
+        "SELECT task, basis = 'unknown' AS new, count(*) AS rows, "
+        "sum(alarm AND muted IS NULL) AS alarms, "
+        "min(number) FILTER (WHERE alarm AND muted IS NULL) AS first_alarm, "
+        "sum(alarm AND muted IS NOT NULL) AS muted FROM judged_row "
+        "WHERE number > :since GROUP BY task, new ORDER BY min(number)",
+        since=run.since,
     )
-    lines = [
-        (*line.values(), _advice(state, codes[line["task"]])) for line in clearest_first
-    ]
-    _show_first("Drifting", ("task", "since about", "flagged", "what to do"), lines)
-    if np.median(weights_of_rows(state.neighbours)) < _ALIKE:
-        typer.echo(
-            "Rows resemble the one before them, so flags are less sure: watch fewer, every tenth "
-            "or means over a longer time."
-        )
-    fleet = f"Taken together, the {len(tasks):,} tasks"
-    chance = f"chance, which flags one quiet task in {1 / state.drift_level:.0f}."
-    if state.fleet_flagged[0] < 0:
-        typer.echo(f"{fleet} do not drift: a flag may be {chance}")
-    elif 2 < len(tasks) < 2 * len(lines):
-        typer.echo("Most tasks drift: look at what they share (a sensor, an import).")
-    else:
-        typer.echo(f"{fleet} drift too: this is not {chance}")
+    unknown = [line for line in tasks if line["new"]]
+    alarmed = [line for line in tasks if line["alarms"]]
+    alarmed.sort(key=lambda line: (-line["alarms"], line["first_alarm"]))
+    rows = sum(line["rows"] for line in tasks)
+    incidents = incidents_of(run.store, since=run.since)
+    is_more = _is_more_than_chance(run, tasks)
+    standing_out = outstanding(incidents)
+    return {
+        "rows": rows,
+        "repeated": run.repeated,
+        "unknown": sum(line["rows"] for line in unknown),
+        "unknown_tasks": [label_text(line["task"]) for line in unknown[:_MOST_SHOWN]],
+        "alarms": sum(line["alarms"] for line in tasks),
+        "muted": sum(line["muted"] for line in tasks),
+        "alarm_rate": state.rate,
+        "expected_false_alarms": round(state.rate * rows, 1),
+        "alarms_by_task": {
+            label_text(line["task"]): line["alarms"] for line in alarmed[:_MOST_SHOWN]
+        },
+        "drifting": _drifting(run),
+        "newly_drifting": run.newly_drifting,
+        "drift_level": state.drift_level,
+        "fleet_drifts": bool(state.fleet_flagged[0] >= 0),
+        "silent": [
+            {"task": one.task, "latest": one.latest, "p_value": one.p_value}
+            for one in run.silent
+        ],
+        "newly_silent": [one.task for one in run.silent if one.new],
+        "more_alarms_than_chance": is_more,
+        "incidents_standing_out": len(standing_out),
+        "incidents": incidents[:_INCIDENTS_IN_JSON],
+        "stands_out": bool(standing_out) or run.drift_stands_out or is_more,
+    }
+
+
+def _is_more_than_chance(run: WatchRun, tasks: Sequence[Line]) -> bool:
+    """Whether chance does not explain the number of alarms of known tasks."""
+    state = run.monitor.state
+    codes = codes_by_name(run.monitor.model.tasks_.tolist())
+    references = np.count_nonzero(~np.isnan(state.window), axis=1)
+    laws = []
+    alarms = 0
+    for line in tasks:
+        if not line["new"]:
+            reference = float(references[codes[line["task"]]])
+            rate = highest_rate(state.rate, reference)
+            laws.append(alarm_law(line["rows"], reference, rate))
+            alarms += line["alarms"]
+    return chance_of(alarms, total_law(laws)) < STANDS_OUT
+
+
+def _drifting(run: WatchRun) -> list[Line]:
+    """Tasks that drift, since when and when that was flagged, the clearest first."""
+    state = run.monitor.state
+    codes = codes_by_name(run.monitor.model.tasks_.tolist())
+    lines = run.store.query(
+        "SELECT task, drift_since AS since, drift_flagged AS flagged FROM tasks "
+        "WHERE drift_flagged IS NOT NULL ORDER BY task"
+    )
+    lines.sort(key=lambda line: -state.most[codes[line["task"]]])
+    return [{**line, "advice": _advice(state, codes[line["task"]])} for line in lines]
 
 
 def _advice(state: MonitorState, t: int) -> str:
@@ -227,27 +117,63 @@ def _advice(state: MonitorState, t: int) -> str:
     return "its alarms are real: mend it"
 
 
-def show_silent(silent: list[Silent]) -> None:
-    """Tasks that send no rows any more."""
-    lines = [
-        (
-            one.task,
-            plain_time(one.latest),
-            f"{one.p_value:.3g}",
-            "since this run" if one.new else "as before",
+def show(summary: Summary) -> None:
+    """The same for people."""
+    rows = summary["rows"]
+    alarms = summary["alarms"]
+    share = f", {100 * alarms / rows:.1f} %" if rows else ""
+    counts = f"{plural(rows, 'new row')}, {plural(alarms, 'alarm')}{share}"
+    typer.echo(f"{counts} ({100 * summary['alarm_rate']:g} % promised)")
+    if summary["muted"]:
+        typer.echo(f"{plural(summary['muted'], 'alarm')} more, muted")
+    if summary["repeated"]:
+        words = "with an id that came before, counted once"
+        typer.echo(f"{plural(summary['repeated'], 'row')} {words}")
+    if summary["unknown"]:
+        names = shortlist(summary["unknown_tasks"], 3)
+        typer.echo(
+            f"{plural(summary['unknown'], 'row')} of tasks never seen ({names}): compared "
+            "with all tasks, nothing is learned from them; manyone enroll makes tasks known"
         )
-        for one in silent
+    if summary["incidents_standing_out"]:
+        heads = "task column alarms begin end reason"
+        lines = outstanding(summary["incidents"])
+        _show_first("Incidents that stand out", heads.split(), lines)
+    elif summary["more_alarms_than_chance"]:
+        typer.echo("More alarms than chance explains, in no single incident.")
+    else:
+        typer.echo("No new incident stands out from chance.")
+    if summary["answers"]["given"]:
+        new = summary["answers"]["new"]
+        typer.echo(f"{new:,} of {summary['answers']['given']:,} answers were new")
+    if summary["drifting"]:
+        columns = ("task", "since", "flagged", "advice")
+        _show_first("Drifting", columns, summary["drifting"])
+        quiet = (
+            f"chance, which flags one quiet task in {1 / summary['drift_level']:.0f}"
+        )
+        if summary["fleet_drifts"]:
+            typer.echo(f"Taken together, all tasks drift too: this is not {quiet}.")
+        else:
+            typer.echo(f"Taken together, tasks do not drift: a flag may be {quiet}.")
+    else:
+        typer.echo("Nothing drifts.")
+    if summary["silent"]:
+        silent = summary["silent"]
+        _show_first("Silent for longer than usual", ["task", "latest"], silent)
+
+
+def _show_first(title: str, heads: Sequence[str], lines: Sequence[Line]) -> None:
+    """A table of some values of the first lines, and how many more lines there are."""
+    times = ("begin", "end", "latest")
+    texts = [
+        [
+            plain_time(str(line[head])) if head in times else label_text(line[head])
+            for head in heads
+        ]
+        for line in lines[:_MOST_SHOWN]
     ]
-    if lines:
-        heads = ("task", "last row", "share of gaps as long", "told")
-        _show_first("Silent for longer than usual", heads, lines)
-
-
-def _show_first(
-    title: str, heads: tuple[str, ...], lines: Sequence[tuple[str, ...]]
-) -> None:
-    """A table of the first lines, and how many more there are."""
-    print_lines(title, heads, lines[:_MOST_SHOWN])
+    print_lines(title, heads, texts)
     more = len(lines) - _MOST_SHOWN
     if more > 0:
         typer.echo(f"And {more:,} more.")
