@@ -359,12 +359,12 @@ def _check_column(column: Column, sizes: Sizes) -> None:
 
 
 def _check_encoder(encoder: Encoder, sizes: Sizes) -> None:
-    if not encoder.maps:
+    if not encoder.layout.maps:
         raise ModelFileError("the encoder uses no column")
-    width = len(encoder.source)
+    width = len(encoder.layout.source)
     if width != sizes["D"]:
         raise ModelFileError(f"the encoder has {sizes['D']} coordinates, not {width}")
-    measurements = len(encoder.measurements[0])
+    measurements = len(encoder.layout.measurements)
     if encoder.precision is not None and sizes["p"] != measurements:
         raise ModelFileError(f"the encoder has not {measurements} measurements")
 
@@ -479,12 +479,12 @@ def _check_table_model(model: TableModel, sizes: Sizes) -> None:
     if not hasattr(model, "model_"):
         return
     check_is_fitted(model.model_, "calibration_")
-    names = set(model.encoder_.used)
+    names = set(model.encoder_.layout.used)
     if model.reference_ is None and not names <= set(model.training_.columns):
         raise ModelFileError("the model has other columns than its encoder")
     past = model.training_.past
     past_names = [] if past is None else list(past.names)
-    if model.encoder_.with_past != past_names:
+    if model.encoder_.layout.with_past != past_names:
         raise ModelFileError("the model has the past of other columns than its encoder")
     if model.reference_ is not None:
         return
@@ -492,7 +492,9 @@ def _check_table_model(model: TableModel, sizes: Sizes) -> None:
     for name in past_names:
         if columns[name].past is None:
             raise ModelFileError(f"the column {name!r} has no past")
-    for name, column_map in zip(model.encoder_.used, model.encoder_.maps, strict=True):
+    for name, column_map in zip(
+        model.encoder_.layout.used, model.encoder_.layout.maps, strict=True
+    ):
         if isinstance(column_map, LevelMap) and columns[name].levels is None:
             raise ModelFileError(f"the column {name!r} has no texts")
 

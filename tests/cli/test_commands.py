@@ -120,7 +120,7 @@ def test_kept_columns_are_as_the_file_has_them(here, monkeypatch, options):
     events.write_csv("events.csv")
     fit = ["fit", "events.csv", "--task", "machine", *FAST, "--out", "fleet.manyone"]
     assert main(fit) == 0
-    kinds = manyone.load("fleet.manyone").encoder_.kinds
+    kinds = manyone.load("fleet.manyone").encoder_.layout.kinds
     assert (kinds["when"], kinds["on"], kinds["a"]) == ("date", "boolean", "number")
     table = pl.read_csv("today.csv", infer_schema=False)
     table = table.with_columns(

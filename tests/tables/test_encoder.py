@@ -177,7 +177,7 @@ def test_columns_that_say_nothing_are_dropped_with_a_note():
         }
     )
     encoder = learn(table)
-    assert encoder.used == ["x"]
+    assert encoder.layout.used == ["x"]
     words = {"same": "constant", "nothing": "no value", "row_id": "looks like an id"}
     words |= {
         "counter": "counter",
@@ -207,7 +207,7 @@ def test_whole_numbers_that_may_well_differ_are_measurements():
             "start": 10_000 * codes + rng.permutation(3000)[:300],
         }
     )
-    assert learn(table, codes).used == ["bytes", "speed", "start"]
+    assert learn(table, codes).layout.used == ["bytes", "speed", "start"]
 
 
 def test_a_counter_inside_each_task_is_a_counter():
@@ -217,8 +217,8 @@ def test_a_counter_inside_each_task_is_a_counter():
     table = pd.DataFrame(
         {"cycle": cycle, "x": np.random.default_rng(1).normal(size=50)}
     )
-    assert learn(table, codes).used == ["x"]
-    assert learn(table.iloc[mixed], codes[mixed]).used == [
+    assert learn(table, codes).layout.used == ["x"]
+    assert learn(table.iloc[mixed], codes[mixed]).layout.used == [
         "cycle",
         "x",
     ]  # not in order: no counter
@@ -242,17 +242,22 @@ def test_texts_that_never_return_are_a_counter():
         }
     )
     encoder = learn(table, codes)
-    assert encoder.used == ["site", "product"]
+    assert encoder.layout.used == ["site", "product"]
     assert "looks like a batch name" in note(encoder, "batch")[1]
     # Sorted by machine, batches are what they were, and products in their order are still used.
     by_machine = table.assign(codes=codes).sort_values(
         ["codes", "product"], kind="stable"
     )
     assert (
-        "product" in learn(by_machine[["product"]], by_machine["codes"].to_numpy()).used
+        "product"
+        in learn(by_machine[["product"]], by_machine["codes"].to_numpy()).layout.used
     )
     order = np.argsort(codes, kind="stable")
-    assert learn(table.iloc[order], codes[order]).used == ["week", "site", "product"]
+    assert learn(table.iloc[order], codes[order]).layout.used == [
+        "week",
+        "site",
+        "product",
+    ]
 
 
 def test_dates_give_cycles_only():
@@ -382,8 +387,8 @@ def test_gaps_of_levels_and_of_true_and_false_get_the_value_that_is_usual_in_the
     table = pd.DataFrame({"kind": kind, "flag": pd.array(flag, dtype="boolean")})
     encoder = learn(table, codes)
     Z = encode(encoder, table, codes)
-    like = np.isin(encoder.source, [0, 1]) & (
-        np.arange(Z.shape[1]) < len(encoder.source) - 3
+    like = np.isin(encoder.layout.source, [0, 1]) & (
+        np.arange(Z.shape[1]) < len(encoder.layout.source) - 3
     )
     np.testing.assert_array_equal(Z[19, like], Z[0, like])
     np.testing.assert_array_equal(Z[39, like], Z[20, like])

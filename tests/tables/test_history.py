@@ -75,7 +75,7 @@ def test_a_past_that_is_not_used_is_not_kept(tables, tmp_path):
     model = in_time().fit(train)
     manyone.save(model, tmp_path / "m")
     kept = manyone.load(tmp_path / "m").training_.columns
-    assert model.encoder_.with_past == ["flow", "pressure"]
+    assert model.encoder_.layout.with_past == ["flow", "pressure"]
     assert [name for name in kept if kept[name].past is not None] == [
         "flow",
         "pressure",
@@ -204,7 +204,7 @@ def test_rows_without_a_past_raise_no_more_than_was_asked(like):
     """After a long gap, and where a table begins anew, values are judged alone."""
     train, later = pumps(like, seed=3)
     model = in_time(alarm_rate=0.1).fit(train)
-    assert model.encoder_.maps[0].parts == ("level", "difference", "swing")
+    assert model.encoder_.layout.maps[0].parts == ("level", "difference", "swing")
     firsts = later.groupby("pump").head(12).index
     with_past = model.score(later)["alarm"][firsts].mean()
     gap = pd.Timedelta(days=200)
@@ -252,9 +252,9 @@ def test_what_of_the_past_is_used_is_chosen_by_faults_in_later_rows(memory):
     assert tried["score"].idxmin() == "values"
     assert tried["chosen"].tolist() == [True, False, False]
     parts = ("level", "difference", "swing")
-    assert [each.parts for each in model.encoder_.maps] == [parts] * 3
+    assert [each.parts for each in model.encoder_.layout.maps] == [parts] * 3
     again = model.refit(table)
-    assert [each.parts for each in again.encoder_.maps] == [parts] * 3
+    assert [each.parts for each in again.encoder_.layout.maps] == [parts] * 3
     shuffled = clone(model).fit(table.sample(frac=1, random_state=0))
     assert shuffled.choice_["score"].tolist()[:3] == tried["score"].tolist()
 
@@ -271,7 +271,7 @@ def test_what_finds_clearly_more_faults_is_used(best, parts, tables, monkeypatch
     model = in_time().fit(tables[0])
     chosen = model.choice_["method"][model.choice_["chosen"]]
     assert chosen[0] == best
-    flow = model.encoder_.maps[model.encoder_.used.index("flow")]
+    flow = model.encoder_.layout.maps[model.encoder_.layout.used.index("flow")]
     assert flow.parts == parts
     assert (model.training_.past is None) == (best == "values")
     assert model.score(tables[1])["alarm"].mean() < 0.15
@@ -290,7 +290,9 @@ def test_of_a_column_that_drifts_only_the_past_counts():
     both = with_drift(pd.concat([train, later]), 0.05).sort_values(["pump", "when"])
     ends = both.groupby("pump").cumcount() < TRAINED
     model = in_time().fit(both[ends])
-    parts = dict(zip(model.encoder_.used, model.encoder_.maps, strict=True))
+    parts = dict(
+        zip(model.encoder_.layout.used, model.encoder_.layout.maps, strict=True)
+    )
     assert parts["price"].parts == ("difference", "swing")
     assert "level" in parts["flow"].parts
     reasons = model.choice_["reason"][model.choice_["chosen"]]
@@ -348,7 +350,7 @@ def test_a_level_that_stays_counts_up_to_a_limit_that_another_task_goes_beyond()
     later.loc[later["pump"] == "a", "flow"] += 400.0
     model = in_time().fit(train)
     encoder = model.encoder_
-    place = encoder.starts[encoder.used.index("flow")]
+    place = encoder.layout.starts[encoder.layout.used.index("flow")]
     learned = model.training_.settled()
     Z = encoder.encode(learned.columns, learned.codes())
     own = Z[learned.labels == "b", place]

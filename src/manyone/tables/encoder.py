@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -44,6 +45,91 @@ _FARTHEST_LEVEL = 3.0
 _KNOWN_ROWS = 50
 # Beyond so many measurements, what is missing is not expected from the others: means stand for it.
 _MOST_RELATED = 1000
+
+
+class Layout(NamedTuple):
+    """Which coordinate is what, as it follows from decisions.
+
+    Attributes
+    ----------
+    kinds : dict of str to str
+        Of the p columns that are used, by name, in their order.
+    used : list of str
+        Their names.
+    maps : tuple of map
+        How they become coordinates.
+    starts : ndarray of shape (p + 1,)
+        First coordinate of each of them, and the first after all of them.
+    gaps : ndarray of shape (p,)
+        Training rows without a value of each of them.
+    indicators : ndarray of int
+        Which of them have a coordinate for being missing. A gap that only one row has is
+        news to all others: left out, the row looks as new ones do.
+    source : ndarray of shape (D,)
+        Number of the used column that each coordinate comes from. It is -1 for the last one,
+        which is set where a column is missing that never was, or in one row only.
+    curves : dict of int to Curve
+        Of each coordinate that is a number.
+    measurements : ndarray of shape (m,)
+        Coordinates of numbers with more than two values.
+    ranges : ndarray of shape (2, m)
+        Theirs.
+    with_past : list of str
+        Columns whose past is used.
+    levels : ndarray of shape (L,)
+        Coordinates of levels that have a difference, which is the next one.
+    """
+
+    kinds: dict[str, str]
+    used: list[str]
+    maps: tuple[Map, ...]
+    starts: Codes
+    gaps: Codes
+    indicators: Codes
+    source: Codes
+    curves: dict[int, Curve]
+    measurements: Codes
+    ranges: Array
+    with_past: list[str]
+    levels: Codes
+
+    @classmethod
+    def of(cls, decisions: Sequence[Decision]) -> Layout:
+        """What follows from decisions about all columns."""
+        used = [each for each in decisions if each.used]
+        maps = tuple(each.map for each in used if each.map is not None)
+        starts = np.cumsum([0, *(each.width for each in maps)])
+        gaps = np.array([each.gaps for each in used])
+        indicators = np.flatnonzero(gaps > 1)
+        of_values = np.repeat(np.arange(len(maps)), np.diff(starts))
+        curves: dict[int, Curve] = {}
+        with_past = []
+        levels = []
+        for each, column_map, start in zip(used, maps, starts.tolist(), strict=False):
+            curves |= {start + k: curve for k, curve in enumerate(column_map.curves)}
+            if isinstance(column_map, NumberMap) and column_map.has_past:
+                with_past.append(each.name)
+                if column_map.parts[:2] == PARTS[:2]:
+                    levels.append(start)
+        ends = {
+            place: curve.scores[[0, -1]]
+            for place, curve in curves.items()
+            if len(curve.scores) > 2
+        }
+        return cls(
+            kinds={each.name: each.kind for each in used},
+            used=[each.name for each in used],
+            maps=maps,
+            starts=starts,
+            gaps=gaps,
+            indicators=indicators,
+            source=np.concatenate([of_values, indicators, [-1]]),
+            curves=curves,
+            measurements=np.array([*ends], dtype=np.intp),
+            ranges=np.array([*ends.values()]).reshape(-1, 2).T,
+            with_past=with_past,
+            levels=np.array(levels, dtype=np.intp),
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,6 +213,7 @@ class Encoder:
                 f"No column is left to learn from ({reasons}). Give more rows or other columns."
             )
         encoder = cls(decisions, linear, np.empty((0, 0)))
+        layout = encoder.layout
         Z = encoder._coordinates(columns)
         # Rounded sums depend on the order of rows: take one that all tables share.
         order = np.lexsort((row_numbers(np.nan_to_num(Z)), codes))
@@ -137,113 +224,34 @@ class Encoder:
         np.add.at(counts, codes, is_known)
         np.add.at(sums, codes, np.where(is_known, Z, 0.0))
         fill = encoder._fill(sums, counts)
-        places = encoder.measurements[0]
+        places = layout.measurements
         precision = None
-        has_gaps = encoder._gaps.any() or bool(encoder.with_past)
+        has_gaps = layout.gaps.any() or bool(layout.with_past)
         if has_gaps and 1 < len(places) <= _MOST_RELATED:
             about = Z[:, places] - fill[codes][:, places]
             precision = relations(about, len(codes) - len(np.unique(codes)))
-        reach = _reach(Z[:, encoder._levels], codes, n_tasks)
+        reach = _reach(Z[:, layout.levels], codes, n_tasks)
         return replace(encoder, fill=fill, precision=precision, reach=reach)
 
     @cached_property
-    def kinds(self) -> dict[str, str]:
-        """Kinds of the columns that are used, by name, in their order."""
-        return {each.name: each.kind for each in self.decisions if each.used}
-
-    @cached_property
-    def used(self) -> list[str]:
-        """Names of these columns."""
-        return list(self.kinds)
-
-    @cached_property
-    def maps(self) -> tuple[Map, ...]:
-        """How these columns become coordinates, in their order."""
-        return tuple(each.map for each in self.decisions if each.map is not None)
-
-    @cached_property
-    def starts(self) -> Codes:
-        """First coordinate of each of them, and the first after all of them, (p + 1,)."""
-        return np.cumsum([0, *(each.width for each in self.maps)])
-
-    @cached_property
-    def _gaps(self) -> Codes:
-        """Training rows without a value of each of them, (p,)."""
-        return np.array([each.gaps for each in self.decisions if each.used])
-
-    @property
-    def indicators(self) -> Codes:
-        """Which of them have a coordinate for being missing.
-
-        A gap that only one row has is news to all others: left out, the row looks as new
-        ones do.
-        """
-        return np.flatnonzero(self._gaps > 1)
-
-    @cached_property
-    def source(self) -> Codes:
-        """Number of the used column that each coordinate comes from, (D,).
-
-        It is -1 for the last one, which is set where a column is missing that never was,
-        or in one row only.
-        """
-        of_values = np.repeat(np.arange(len(self.maps)), np.diff(self.starts))
-        return np.concatenate([of_values, self.indicators, [-1]])
-
-    @cached_property
-    def _curves(self) -> dict[int, Curve]:
-        """Curve of each coordinate that is a number, in the order of `numbers`."""
-        return {
-            start + place: curve
-            for start, each in zip(self.starts.tolist(), self.maps, strict=False)
-            for place, curve in enumerate(each.curves)
-        }
-
-    @cached_property
-    def measurements(self) -> tuple[Codes, Array]:
-        """Coordinates (m,) of numbers with more than two values, and their ranges (2, m)."""
-        scores = {
-            coordinate: curve.scores[[0, -1]]
-            for coordinate, curve in self._curves.items()
-            if len(curve.scores) > 2
-        }
-        ranges = np.array([*scores.values()]).reshape(-1, 2).T
-        return np.array([*scores], dtype=np.intp), ranges
-
-    @cached_property
-    def with_past(self) -> list[str]:
-        """Names of the columns whose past is used."""
-        pairs = zip(self.used, self.maps, strict=True)
-        return [
-            name
-            for name, each in pairs
-            if isinstance(each, NumberMap) and each.has_past
-        ]
-
-    @cached_property
-    def _levels(self) -> Codes:
-        """Coordinates (L,) of levels that have a difference, which is the next one."""
-        pairs = zip(self.starts.tolist(), self.maps, strict=False)
-        levels = [
-            start
-            for start, each in pairs
-            if isinstance(each, NumberMap) and each.parts[:2] == PARTS[:2]
-        ]
-        return np.array(levels, dtype=np.intp)
+    def layout(self) -> Layout:
+        """Which coordinate is what."""
+        return Layout.of(self.decisions)
 
     def _fill(self, sums: Array, counts: Array) -> Array:
         """What stands for missing coordinates, from sums of known ones and their counts (T, D)."""
         overall = sums.sum(axis=0) / np.maximum(counts.sum(axis=0), 1.0)
         fill = np.where(counts > 0, sums / np.maximum(counts, 1.0), overall)
         fill = np.vstack([fill, overall])
-        for k, column_map in enumerate(self.maps):
+        layout = self.layout
+        for k, column_map in enumerate(layout.maps):
             ends = np.empty(0)
             if isinstance(column_map, NumberMap):
                 ends = column_map.curves[0].scores
             elif isinstance(column_map, LevelMap):
                 ends = np.array([0.0, LEVEL_HEIGHT])
             if len(ends) == 2:
-                places = slice(self.starts[k], self.starts[k + 1])
+                places = slice(layout.starts[k], layout.starts[k + 1])
                 fill[:, places] = np.where(
                     fill[:, places] > ends.mean(), ends[1], ends[0]
                 )
@@ -251,13 +259,14 @@ class Encoder:
 
     def numbers(self, columns: Columns) -> Array:
         """Values of the columns of numbers, and what is used of their past, (n, p)."""
-        pairs = zip(self.used, self.maps, strict=True)
+        layout = self.layout
+        pairs = zip(layout.used, layout.maps, strict=True)
         values = [
             each.numbers(columns[name])
             for name, each in pairs
             if isinstance(each, NumberMap)
         ]
-        n_rows = len(columns[self.used[0]].values)
+        n_rows = len(columns[layout.used[0]].values)
         return np.column_stack([np.empty((n_rows, 0)), *values])
 
     def guard(self, ranges: ColumnRange) -> ColumnRange:
@@ -266,11 +275,12 @@ class Encoder:
         A level never seen, or a value missing where none ever was, is out of range at once; where
         such news are an everyday matter, they are not guarded.
         """
-        lower, upper = np.zeros((2, len(self.source)))
-        below, above = np.full((2, len(self.source)), np.inf)
-        if self._curves:
-            numbers = list(self._curves)
-            curves = list(self._curves.values())
+        layout = self.layout
+        lower, upper = np.zeros((2, len(layout.source)))
+        below, above = np.full((2, len(layout.source)), np.inf)
+        if layout.curves:
+            numbers = list(layout.curves)
+            curves = list(layout.curves.values())
             ends = apply_curves(curves, np.stack([ranges.lower, ranges.upper]))
             lower[numbers], upper[numbers] = ends
             slopes = np.stack([curve.slopes for curve in curves], axis=1)
@@ -278,8 +288,8 @@ class Encoder:
         # How often normal rows bring such news, and the coordinate that says so.
         used = [each for each in self.decisions if each.used]
         lone_gaps = sum(each.missing for each in used if each.gaps == 1)
-        news = [(lone_gaps, len(self.source) - 1)]
-        for last, column_map in zip(self.starts[1:] - 1, self.maps, strict=True):
+        news = [(lone_gaps, len(layout.source) - 1)]
+        for last, column_map in zip(layout.starts[1:] - 1, layout.maps, strict=True):
             if isinstance(column_map, LevelMap):
                 news.append((column_map.singletons, last))
         shares, places = map(list, zip(*sorted(news), strict=True))
@@ -318,9 +328,9 @@ class Encoder:
 
         What no task has had stays where it is.
         """
-        for number, place in enumerate(self._levels.tolist()):
+        for number, place in enumerate(self.layout.levels.tolist()):
             level = Z[:, place]
-            ends = self._curves[place].scores[[0, -1]]
+            ends = self.layout.curves[place].scores[[0, -1]]
             low, high = self.reach[:, codes, number]
             was_had = (level >= ends[0]) & (level <= ends[1]) & ~missing[:, place + 1]
             Z[:, place] = np.where(was_had, np.clip(level, low, high), level)
@@ -330,7 +340,8 @@ class Encoder:
 
         It stays within what the column has had: a wild value makes no other one wild.
         """
-        places, (low, high) = self.measurements
+        places = self.layout.measurements
+        low, high = self.layout.ranges
         rows = np.flatnonzero(missing[:, places].any(axis=1) & (codes >= 0))
         here = np.ix_(rows, places)
         means = self.fill[np.ix_(codes[rows], places)]
@@ -339,34 +350,35 @@ class Encoder:
 
     def _coordinates(self, columns: Columns) -> Array:
         """Coordinates (n, D), NaN where values are missing."""
-        starts = self.starts
-        Z = np.empty((len(columns[self.used[0]].values), len(self.source)))
-        if self._curves:
-            curves = list(self._curves.values())
-            Z[:, list(self._curves)] = apply_curves(curves, self.numbers(columns))
-        for k, column_map in enumerate(self.maps):
+        layout = self.layout
+        starts = layout.starts
+        Z = np.empty((len(columns[layout.used[0]].values), len(layout.source)))
+        if layout.curves:
+            curves = list(layout.curves.values())
+            Z[:, list(layout.curves)] = apply_curves(curves, self.numbers(columns))
+        for k, column_map in enumerate(layout.maps):
             if not isinstance(column_map, NumberMap):
-                coordinates = column_map.apply(columns[self.used[k]])
+                coordinates = column_map.apply(columns[layout.used[k]])
                 Z[:, starts[k] : starts[k + 1]] = coordinates
         missing = np.isnan(Z[:, starts[:-1]])
-        for k, name in enumerate(self.used):
+        for k, name in enumerate(layout.used):
             # Of a known value the past may be unknown.
             missing[:, k] &= ~np.isfinite(columns[name].values)
-        Z[:, starts[-1] : -1] = missing[:, self.indicators] * LEVEL_HEIGHT
+        Z[:, starts[-1] : -1] = missing[:, layout.indicators] * LEVEL_HEIGHT
         heights = np.array([NEW_HEIGHT, LEVEL_HEIGHT, 0.0])  # after 0, 1 or more gaps
-        Z[:, -1] = (missing * heights[np.minimum(self._gaps, 2)]).max(axis=1)
+        Z[:, -1] = (missing * heights[np.minimum(layout.gaps, 2)]).max(axis=1)
         return Z
 
     def read(self, frame: Frame, names: Sequence[str] | None = None) -> Columns:
         """The columns that are used, or some of them, or what is wrong with them, by name."""
-        wanted = self.used if names is None else names
+        wanted = self.layout.used if names is None else names
         present = set(frame.columns)
         columns = read_columns(frame, [name for name in wanted if name in present])
         return self.checked(add_past(columns, frame), wanted)
 
     def checked(self, columns: Columns, names: Sequence[str] | None = None) -> Columns:
         """The columns that are used, or some of them, each of the kind that it was."""
-        wanted = self.used if names is None else names
+        wanted = self.layout.used if names is None else names
         lost = [name for name in wanted if name not in columns]
         if lost:
             raise ValueError(

@@ -171,7 +171,7 @@ def _explain_block(
     outside = _columns_outside(model, encoder, Z, columns)
     gain, expected = _blamed(encoder, reference, Z, compared, outside)
     is_empty = np.column_stack(
-        [np.isnan(columns[name].values) for name in encoder.used]
+        [np.isnan(columns[name].values) for name in encoder.layout.used]
     )
     # Fields are often empty together, so one makes the other expected. Where a field is
     # empty, what counts is the task's own rows.
@@ -190,7 +190,9 @@ def _explain_block(
     words = np.empty((*order.shape, len(Words._fields)), dtype=object)
     for place in np.unique(order).tolist():
         rows, ranks = np.nonzero(order == place)
-        own_places = slice(encoder.starts[place], encoder.starts[place + 1])
+        own_places = slice(
+            encoder.layout.starts[place], encoder.layout.starts[place + 1]
+        )
         words[rows, ranks] = _words(
             model,
             frame,
@@ -203,7 +205,7 @@ def _explain_block(
         )
     value, wanted, number, wanted_number, sentence = np.moveaxis(words, -1, 0)
     return Explanation(
-        column=np.array(encoder.used, dtype=object)[order],
+        column=np.array(encoder.layout.used, dtype=object)[order],
         value=value,
         expected=wanted,
         number=number.astype(np.float64),
@@ -223,7 +225,7 @@ def _blamed(
     `outside` (n, p) says how far each column is out of its range.
     """
     metric = reference.metric
-    source = encoder.source
+    source = encoder.layout.source
     wild = (np.insert(outside, 0, 0.0, axis=1) > 0.0)[:, source + 1]
     # Nothing is expected from a value beyond all that was seen.
     tame = _without(wild, Z, codes, metric)
@@ -251,9 +253,9 @@ def _words(
     `expected` (k, width) are its coordinates, and `deviation` (k, width) how far the rows
     are from them, in what is usual.
     """
-    name = model.encoder_.used[place]
+    name = model.encoder_.layout.used[place]
     column = columns[name].take(rows)
-    column_map = model.encoder_.maps[place]
+    column_map = model.encoder_.layout.maps[place]
     words = words_of(column, column_map, expected, usually_empty)
     past = model.training_.past
     if not isinstance(column_map, NumberMap) or not column_map.has_past or past is None:
@@ -296,9 +298,9 @@ def _unusual_parts(parts: Sequence[str], deviation: Array, is_known: Mask) -> li
 
 def _empty_columns(encoder: Encoder, Z: Array) -> Mask:
     """Which used columns (n, p) are rather empty than not, by coordinates (n, D)."""
-    is_empty = np.zeros((len(Z), len(encoder.maps)), dtype=bool)
-    gaps = Z[:, encoder.starts[-1] : -1]
-    is_empty[:, encoder.indicators] = gaps > LEVEL_HEIGHT / 2
+    is_empty = np.zeros((len(Z), len(encoder.layout.maps)), dtype=bool)
+    gaps = Z[:, encoder.layout.starts[-1] : -1]
+    is_empty[:, encoder.layout.indicators] = gaps > LEVEL_HEIGHT / 2
     return is_empty
 
 
@@ -321,11 +323,13 @@ def _columns_outside(
     guard = guard_in(model.model_.solution_.scorer, ColumnRange)
     assert guard is not None
     margins = guard.margins(Z)
-    outside = np.zeros((len(Z), len(encoder.maps)))
-    for place, column in enumerate(encoder.source[:-1]):
+    outside = np.zeros((len(Z), len(encoder.layout.maps)))
+    for place, column in enumerate(encoder.layout.source[:-1]):
         outside[:, column] = np.maximum(outside[:, column], margins[:, place])
-    for number in np.setdiff1d(np.arange(len(encoder.maps)), encoder.indicators):
-        missing = np.isnan(columns[encoder.used[number]].values)
+    for number in np.setdiff1d(
+        np.arange(len(encoder.layout.maps)), encoder.layout.indicators
+    ):
+        missing = np.isnan(columns[encoder.layout.used[number]].values)
         outside[:, number] = np.where(missing, margins[:, -1], outside[:, number])
     return np.where(outside > 1.0, outside, 0.0)
 

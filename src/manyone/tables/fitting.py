@@ -189,7 +189,7 @@ def guarded(
     unknown = UnknownTasks.learn(
         X, codes, encoder.guard(ranges), excess_of_margins(margins)
     )
-    training = training.ended(tasks, encoder.with_past)
+    training = training.ended(tasks, encoder.layout.with_past)
     return Fitted(training, encoder, model, choice, unknown, tasks)
 
 

@@ -33,7 +33,7 @@ class FileColumns(TypedDict):
 
 def file_columns(model: TableModel) -> FileColumns:
     """How to read a text file for a model."""
-    kinds = cast("dict[str, Kind]", model.encoder_.kinds.copy())
+    kinds = cast("dict[str, Kind]", model.encoder_.layout.kinds.copy())
     kinds |= dict.fromkeys(model.task_columns, "text")
     time_formats = {}
     if model.time_column is not None and model.time_format_ is not None:

@@ -223,7 +223,7 @@ class TableModel(OutlierMixin, BaseEstimator):
 
     def _become(self, found: Fitted) -> Self:
         encoder = found.encoder
-        used = {name: found.training.columns[name] for name in encoder.used}
+        used = {name: found.training.columns[name] for name in encoder.layout.used}
         self.model_ = found.model
         self.encoder_ = encoder
         self.tasks_ = found.tasks
@@ -644,7 +644,7 @@ class TableModel(OutlierMixin, BaseEstimator):
         columns = self.encoder_.checked(rows.columns)
         past = rows.past
         if past is not None:
-            past = past.of_columns(self.encoder_.with_past)
+            past = past.of_columns(self.encoder_.layout.with_past)
         return replace(rows, labels=labels, columns=columns, past=past)
 
     def forget(self, task: Hashable | Sequence[object]) -> Self:

@@ -113,7 +113,7 @@ def _column_gaps(
     n_tasks: int,
 ) -> Iterator[ColumnGaps]:
     """Missing values of each column in use, task by task, now and in training."""
-    for name in model.encoder_.used:
+    for name in model.encoder_.layout.used:
         is_missing = np.isnan(read_column(frame.get_column(name)).values)
         was_missing = np.isnan(model.training_.columns[name].values)
         was_missing &= trained_codes >= 0
@@ -177,5 +177,5 @@ def columns_table(model: TableModel) -> Table:
         )
         lines.append(Row(each.name, cells, soft=not each.used))
     heads = ("column", "kind", "features", "missing", "range seen", "note")
-    title = f"{len(model.encoder_.used)} of {len(lines)} columns are features"
+    title = f"{len(model.encoder_.layout.used)} of {len(lines)} columns are features"
     return Table(title, heads, tuple(lines))

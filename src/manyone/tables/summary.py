@@ -40,7 +40,7 @@ def summary_of(model: TableModel) -> list[tuple[str, str]]:
     if len(dropped) > _MOST_NAMED:
         named += f" and {len(dropped) - _MOST_NAMED} more"
     used = len(decisions) - len(dropped)
-    numbers = len(model.encoder_.source)
+    numbers = len(model.encoder_.layout.source)
     for_gaps = numbers - sum(each.features for each in decisions)
     return [
         ("rows", rows),

@@ -113,7 +113,7 @@ class Worth:
 
 
 def _check_columns(model: TableModel, name: str, chosen: Mapping[str, object]) -> None:
-    kinds = model.encoder_.kinds
+    kinds = model.encoder_.layout.kinds
     numeric = [column for column, kind in kinds.items() if kind == "number"]
     for column in chosen:
         if column not in numeric:
