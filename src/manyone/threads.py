@@ -30,8 +30,8 @@ Result = TypeVar("Result")
 
 # Threads that blocks may use, where that is not what BLAS may use now.
 _threads: ContextVar[int | None] = ContextVar("threads", default=None)
-# Size of matrices from which all threads of BLAS pay.
-_LARGE = 512
+#: Size of matrices from which all threads of BLAS pay.
+LARGE = 512
 # Columns that a triangular solve takes at a time.
 _COLUMNS = 64
 
@@ -77,7 +77,7 @@ def one_blas_thread(size: int = 0) -> Iterator[None]:
 
     Matrices of a large `size` are not limited: there all threads pay.
     """
-    if size >= _LARGE:
+    if size >= LARGE:
         yield
         return
     # The number of threads belongs to the process. The first user sets the limit, and

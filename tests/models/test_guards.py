@@ -317,7 +317,6 @@ def test_rows_near_the_middle_of_their_task_need_no_other_point(kernel):
     whole = nearness.outside(new, None)
     assert 0 < np.count_nonzero(whole) < len(new)
     np.testing.assert_allclose(nearness.outside(new, claimed), whole, atol=1e-12)
-    # A single row is compared with all points at once, many rows with ever more points.
     alone = [nearness.outside(row[None], None)[0] for row in new]
     np.testing.assert_allclose(whole, alone, atol=1e-12)
 

@@ -82,7 +82,7 @@ def test_weights_are_counts():
 
 @pytest.mark.parametrize("block", [3, 512])
 def test_inverse_diagonal_in_any_block_size(monkeypatch, block):
-    monkeypatch.setattr(ridge_module, "_BLOCK", block)
+    monkeypatch.setattr(ridge_module, "BLOCK", block)
     _, K, R, _, weight = problem(40)
     L = solve_ridge(K, R, 0.1, weight).factor
     inverse = np.linalg.inv(np.tril(L) @ np.tril(L).T)

@@ -45,14 +45,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyone._types import Array, Codes, Mask
-from manyone.calibration.copies import has_few_values
+from manyone.calibration.copies import ENOUGH_ROWS, has_few_values
 from manyone.data.rows import row_blocks
 from manyone.models.scale import stretched
 
 #: Pairs of a task and a value, ascending.
 Ordered = NDArray[np.complex128]
-# Left-out scores of fewer rows are hardly more than one number: each row leaves out the others.
-_ENOUGH_ROWS = 4.0
 #: Largest over smallest number of rows of tasks whose scores have laws of one shape. (With a
 #: task of 300 rows in the pool, KNFST raised 16 % of 5 in tasks of 3 rows.)
 LIKE_SIZES = 2.0
@@ -109,7 +107,7 @@ class Units:
         root = _roots(depth, least)
         counts = np.bincount(codes, weight, n_tasks).astype(np.float64)
         mean = mean_root_depths(depth, weight, codes, n_tasks, least)
-        several = counts >= _ENOUGH_ROWS
+        several = counts >= ENOUGH_ROWS
         if np.count_nonzero(several) < 2:
             return cls(mean, counts, 1.0, 0.0, least, bend, np.ones(n_tasks))
         square = np.bincount(codes, weight * (root - mean[codes]) ** 2, n_tasks)
@@ -156,7 +154,7 @@ def _units(
     """Units of tasks by their mean roots and rows, (k,) each; 1 where rows are too few."""
     depth = stretched(-np.square(mean), bend)
     usual = stretched(-np.square(typical), bend)
-    return np.where(counts >= _ENOUGH_ROWS, (depth / usual) ** power, 1.0)
+    return np.where(counts >= ENOUGH_ROWS, (depth / usual) ** power, 1.0)
 
 
 def _roots(depth: Array, least: float) -> Array:
@@ -207,7 +205,7 @@ def shifts(
     sizes = np.diff(starts)
     unknown = np.append(0, np.cumsum(np.isnan(responses).any(axis=1)))
     usable = (np.diff(unknown[starts]) == 0) & (sizes <= _MOST_ROWS)
-    for size in np.unique(sizes[usable & (sizes >= _ENOUGH_ROWS)]):
+    for size in np.unique(sizes[usable & (sizes >= ENOUGH_ROWS)]):
         tasks = np.flatnonzero(usable & (sizes == size))
         for block in row_blocks(len(tasks), 3 * size**2):
             rows = starts[tasks[block], None] + np.arange(size)
@@ -341,7 +339,3 @@ class Pool:
         mass = np.concatenate([[0.0], np.cumsum(share[ascending])])
         order = by_task(codes, scaled)
         return cls(lenders, units.of_tasks, order, scaled[lent][ascending], mass)
-
-    def shares(self, values: Array) -> Array:
-        """Sum over the lenders of the share of their scores up to each value, (k,)."""
-        return self.mass[np.searchsorted(self.values, values, side="right")]

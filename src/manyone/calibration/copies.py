@@ -7,15 +7,19 @@ of 5 rows with three categories, in units of their depths, raised 24 % of 20, wi
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
-from manyone._types import Array, Codes, Mask
+from manyone._types import Array, Codes, Mask, Rows
 from manyone.calibration.ranks import ROUNDING
+from manyone.data.rows import CodedRows
 
 # With a larger share of copies rows have few values.
 _MOST_TIED = 0.05
-# Scores of fewer rows may be equal because of symmetry.
-_ENOUGH_ROWS = 4.0
+#: Left-out scores of fewer rows may be equal by symmetry, and are hardly more than one
+#: number, as each row leaves out the others.
+ENOUGH_ROWS = 4.0
 
 
 def tied_scores(scores: Array, codes: Codes, weight: Array) -> Mask:
@@ -40,7 +44,7 @@ def has_few_values(scores: Array, codes: Codes, weight: Array) -> bool:
     tied = tied_scores(scores, codes, weight)
     counts = np.bincount(codes[judged], weight[judged])
     copies = np.bincount(codes[judged], (weight * tied)[judged])
-    several = counts >= _ENOUGH_ROWS
+    several = counts >= ENOUGH_ROWS
     share = copies[several] / counts[several]
     return len(share) > 0 and float(np.mean(share)) > _MOST_TIED
 
@@ -64,3 +68,23 @@ def copies_lowered(scores: Array, seen: Array, codes: Codes, weight: Array) -> A
     """
     tied = tied_scores(scores, codes, weight)
     return np.where(tied, np.minimum(scores, seen), scores)
+
+
+def seen_scores(
+    scores: Array, rows: CodedRows, own: Callable[[Rows, Codes], Array]
+) -> Array:
+    """Scores (n,) of copies under the model of all rows; infinite for other rows.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (n,)
+        Left-out scores of the rows.
+    rows : CodedRows
+    own : callable
+        The model of all rows: scores of rows (k, d) against their tasks (k,).
+    """
+    seen = np.full(len(scores), np.inf)
+    tied = np.flatnonzero(tied_scores(scores, rows.codes, rows.weight))
+    if len(tied):
+        seen[tied] = own(rows.as_new(tied), rows.codes[tied])
+    return seen

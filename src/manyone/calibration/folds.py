@@ -25,10 +25,8 @@ from manyone.kernels.gram import Points
 from manyone.kernels.kernel import Kernel
 from manyone.models.solution import Solution
 from manyone.progress import counted
-from manyone.threads import blas_threads, one_blas_thread
+from manyone.threads import LARGE, blas_threads, one_blas_thread
 
-# Up to this size folds run side by side, each on one thread; beyond it BLAS has enough to do.
-_SMALL = 512
 # In tasks with so many rows, models without a fold are as good as with it.
 _LARGE = 100
 # Points that folds are dealt by.
@@ -92,7 +90,8 @@ def solve_with_folds(
     ]
     n_folds = len(refits)
     refits += folds_of_two(rows, fold)
-    workers = blas_threads() if len(rows.codes) < _SMALL else 1
+    # Small fits run side by side, each on one thread.
+    workers = blas_threads() if len(rows.codes) < LARGE else 1
     if workers == 1:
         solution = whole()
         results = list(starmap(refit, counted(refits)))

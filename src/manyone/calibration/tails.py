@@ -7,13 +7,11 @@ Merging is exact: the order of rows and blocks does not matter.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from manyone._types import Array, Codes, Mask, Rows
-from manyone.calibration.copies import tied_scores
+from manyone._types import Array, Codes, Mask
 from manyone.calibration.dependence import calibration_weight
 from manyone.calibration.thresholds import Calibration
 from manyone.data.rows import CodedRows, TrainingRows
@@ -177,26 +175,6 @@ class Tails:
             self.seen,
             self.responses,
         )
-
-
-def seen_scores(
-    scores: Array, rows: CodedRows, own: Callable[[Rows, Codes], Array]
-) -> Array:
-    """Scores (n,) of copies under the model of all rows; infinite for other rows.
-
-    Parameters
-    ----------
-    scores : ndarray of shape (n,)
-        Left-out scores of the rows.
-    rows : CodedRows
-    own : callable
-        The model of all rows: scores of rows (k, d) against their tasks (k,).
-    """
-    seen = np.full(len(scores), np.inf)
-    tied = np.flatnonzero(tied_scores(scores, rows.codes, rows.weight))
-    if len(tied):
-        seen[tied] = own(rows.as_new(tied), rows.codes[tied])
-    return seen
 
 
 class IntoTails:

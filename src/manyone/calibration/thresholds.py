@@ -51,7 +51,7 @@ from manyone.calibration.borrowing import (
     like_sizes,
     shifts,
 )
-from manyone.calibration.copies import copies_lowered, tied_scores
+from manyone.calibration.copies import copies_lowered, seen_scores
 from manyone.calibration.dependence import calibration_weight
 from manyone.data.checks import warn_of_copies
 from manyone.data.rows import TrainingRows
@@ -185,10 +185,6 @@ class Calibration:
         if source.startswith("leave-one-out") and rows.columns is None:
             distinct = rows.take(np.flatnonzero(~rows.outlier)).merged()[0]
             warn_of_copies(distinct.X, distinct.weight)
-        seen = np.full(len(scores), np.inf)
-        tied = np.flatnonzero(tied_scores(scores, rows.codes, rows.weight))
-        if len(tied) and rows.X.shape[1]:  # a model of landmarks has not kept its rows
-            seen[tied] = solution.own(rows.as_new(tied), rows.codes[tied])
         return cls.from_scores(
             scores,
             rows.codes,
@@ -196,7 +192,7 @@ class Calibration:
             rows.n_tasks,
             source,
             solution.scorer.far(),
-            seen,
+            seen_scores(scores, rows, solution.own),
             solution.responses,
             solution.shift,
             rows.moment,
@@ -321,7 +317,10 @@ class Calibration:
                 )
                 for k in range(pool.max() + 1)
             )
-            mass = cumulated(self.weight, self.starts)
+            mass = np.empty(len(codes))
+            # Task by task: what others weigh must not round away what one does.
+            for start, stop in pairwise(self.starts):
+                np.cumsum(self.weight[start:stop], out=mass[start:stop])
         if lowest is None:
             lowest = np.full(len(counts), -np.inf)
         return Thresholds(
@@ -370,7 +369,8 @@ class Thresholds:
 
     def pvalues(self, scores: Array, codes: Codes) -> Array:
         """P-value of each score (k,) against the calibration scores of its task (k,)."""
-        own_pvalues = self._own_pvalues(scores, codes)
+        mass = self._mass_up_to(self._own_order, scores, codes)
+        own_pvalues = (1.0 + mass) / (1.0 + self.counts[codes])
         p = own_pvalues
         borrowed = np.flatnonzero(self.borrows[codes])
         if len(borrowed):
@@ -384,11 +384,6 @@ class Thresholds:
         if not alone.any():
             return p
         return np.where(alone, self._alone_pvalues(scores, codes, own_pvalues), p)
-
-    def _own_pvalues(self, scores: Array, codes: Codes) -> Array:
-        """Ranks among the task's own scores, shape (k,)."""
-        mass = self._mass_up_to(self._own_order, scores, codes)
-        return (1.0 + mass) / (1.0 + self.counts[codes])
 
     @cached_property
     def _own_order(self) -> Ordered:
@@ -414,7 +409,8 @@ class Thresholds:
             lends = pool.lenders[tasks]
             mass = self._mass_up_to(pool.order, scaled, tasks)
             share = np.where(lends, mass / np.maximum(self.counts[tasks], _TINY), 0.0)
-            others_share = np.maximum(pool.shares(scaled) - share, 0.0)
+            place = np.searchsorted(pool.values, scaled, side="right")
+            others_share = np.maximum(pool.mass[place] - share, 0.0)
             # A task without scores of its own is one more unit, beyond all others.
             units = np.count_nonzero(pool.lenders) + ~lends
             p[rows] = (others_share + own[rows]) / units
@@ -581,12 +577,3 @@ def lowest_where(holds: Callable[[Array], Mask], number: int) -> Array:
 def _floats(ordered: NDArray[np.int64]) -> Array:
     """Floats in the order of whole numbers."""
     return np.where(ordered < 0, _NEGATIVE - ordered, ordered).view(np.float64)
-
-
-def cumulated(weight: Array, starts: Codes) -> Array:
-    """Weights (n,) summed up within each task, which starts where it is told (T + 1,)."""
-    mass = np.empty(len(weight))
-    # Task by task: what others weigh must not round away what one does.
-    for start, stop in pairwise(starts):
-        np.cumsum(weight[start:stop], out=mass[start:stop])
-    return mass

@@ -13,7 +13,8 @@ from sklearn.utils import get_tags
 
 from manyone._sklearn import BaseComposition, Constraints, VisualBlock
 from manyone._types import Array, Labels
-from manyone.calibration.tails import Tails, seen_scores
+from manyone.calibration.copies import seen_scores
+from manyone.calibration.tails import Tails
 from manyone.capabilities import Capabilities
 from manyone.data.rows import Remake, TrainingRows
 from manyone.estimators.base import MultiTaskOneClass, OneClassEstimator

@@ -11,7 +11,8 @@ import numpy as np
 
 from manyone._sklearn import Constraints
 from manyone._types import Array, Labels
-from manyone.calibration.tails import Tails, seen_scores
+from manyone.calibration.copies import seen_scores
+from manyone.calibration.tails import Tails
 from manyone.capabilities import LANDMARKS, RIDGE
 from manyone.data.checks import refuse_landmarks, warn_of_copies
 from manyone.data.hashing import row_hashes

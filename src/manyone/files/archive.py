@@ -20,6 +20,7 @@ import math
 import os
 import re
 import stat
+import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -47,7 +48,6 @@ _MOST_AXES = 4
 _MOST_VALUES = 2**60
 # Packages whose versions a file tells.
 _PACKAGES = ("manyone", "scikit-learn", "numpy", "scipy")
-_LAST_CHARACTER = 0x10FFFF
 # Bytes that are read at a time, for the checksum.
 _CHUNK = 2**20
 
@@ -310,7 +310,7 @@ def _read_array(stream: io.BufferedIOBase, layout: Layout) -> AnyArray:
             raise ModelFileError("it became shorter while it was read")
         if dtype.kind == "b" and content.max() > 1:
             raise ModelFileError("an array has values that are neither true nor false")
-        if dtype.kind == "U" and array.view("<u4").max() > _LAST_CHARACTER:
+        if dtype.kind == "U" and array.view("<u4").max() > sys.maxunicode:
             raise ModelFileError("an array has texts with characters that do not exist")
     return array.reshape(shape, order=order)
 

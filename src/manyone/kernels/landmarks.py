@@ -8,11 +8,9 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from manyone._types import Array, Codes, Rows
+from manyone.data.rows import row_blocks
 from manyone.kernels.kernel import Kernel
 from manyone.threads import on_threads, solve_lower
-
-# Rows that are worked on at a time.
-_ROWS = 1024
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +104,7 @@ def _explained(
         Phi[part, m : m + len(chosen)] = columns
         return np.einsum("ij,ij->i", columns, columns)
 
-    parts = (slice(start, start + _ROWS) for start in range(0, len(Phi), _ROWS))
+    parts = row_blocks(len(Phi), m + 3 * len(chosen))
     return np.concatenate(list(on_threads(explain, parts)))
 
 

@@ -9,6 +9,7 @@ from scipy import sparse
 from scipy.spatial.distance import cdist
 
 from manyone._types import Array, Rows
+from manyone.data.rows import row_blocks
 
 #: Kernels that are a decreasing function of a distance, and which distance that is.
 DISTANCES = {"rbf": "sqeuclidean", "laplacian": "cityblock", "chi2": "chi2"}
@@ -16,8 +17,6 @@ DISTANCES = {"rbf": "sqeuclidean", "laplacian": "cityblock", "chi2": "chi2"}
 PRODUCTS = frozenset({"poly", "polynomial", "sigmoid"})
 # The median of more rows is that of a sample of so many: off by a few per cent.
 _MOST_ROWS = 2048
-# Distances that are held at a time.
-_BLOCK = 2**20
 
 
 def squared_norms(X: Rows) -> Array:
@@ -67,10 +66,10 @@ def median_distance(metric: str, X: Rows, weight: Array) -> float:
 def pairs(metric: str, X: Rows, share: Array) -> Iterator[tuple[Array, Array]]:
     """Distances of all unordered pairs, in blocks, and the share of ordered pairs."""
     n = X.shape[0]
-    step = max(1, _BLOCK // n)
-    for start in range(0, n, step):
-        stop = min(start + step, n)
-        distance = distances(metric, X[start:stop], X[start:])
+    for block in row_blocks(n, n):
+        start = block.start
+        stop = block.stop
+        distance = distances(metric, X[block], X[start:])
         # An unordered pair stands for two ordered ones, a row with itself for one.
         mass = np.triu(2.0 * np.outer(share[start:stop], share[start:]))
         np.einsum("ii->i", mass[:, : stop - start])[:] /= 2.0

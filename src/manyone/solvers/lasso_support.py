@@ -12,7 +12,7 @@ from scipy.linalg.lapack import dposv
 
 from manyone._types import Array, Codes, Mask
 
-_TINY = 1e-300
+TINY = 1e-300
 _ROUNDING = 1e-12  # of the slope, in units of its largest value at zero
 
 
@@ -57,7 +57,7 @@ class Penalty(NamedTuple):
     def prox(self, V: Array, step: float = 1.0) -> tuple[Array, Array, Array]:
         """Proximal point of V, unit vectors of its blocks, their remaining lengths."""
         unit = soft(V, step * self.l1)
-        norm = np.maximum(np.sqrt(self.blocks(unit**2)), _TINY)
+        norm = np.maximum(np.sqrt(self.blocks(unit**2)), TINY)
         remaining = np.maximum(1.0 - step * self.group / norm, 0.0)
         return unit * self.spread(remaining), unit / self.spread(norm), remaining
 
@@ -92,8 +92,8 @@ def finish(
     array of shape (k,)
     """
     done = np.zeros(len(outputs), dtype=bool)
-    step = 0.5 / max(float(np.abs(gram).sum(axis=0).max()), _TINY)
-    enough = _ROUNDING * step * np.maximum(np.abs(moments).max(axis=0), _TINY)
+    step = 0.5 / max(float(np.abs(gram).sum(axis=0).max()), TINY)
+    enough = _ROUNDING * step * np.maximum(np.abs(moments).max(axis=0), TINY)
     X = B[:, outputs]
     for _ in range(rounds):
         todo = np.flatnonzero(~done)

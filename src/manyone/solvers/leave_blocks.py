@@ -17,10 +17,7 @@ from scipy.linalg import blas, solve
 
 from manyone._types import Array, Codes
 from manyone.data.groups import LeftOut
-from manyone.solvers.ridge import in_terms_of_all, left_out_mean
-
-# Rows that are solved for in one go.
-_COLUMNS = 512
+from manyone.solvers.ridge import BLOCK, in_terms_of_all, left_out_mean
 
 
 def solve_without_blocks(
@@ -75,7 +72,7 @@ def _batches(blocks: list[Codes]) -> Iterator[tuple[list[Codes], Codes, Codes]]:
     while start < len(blocks):
         stop = start + 1
         width = len(blocks[start])
-        while stop < len(blocks) and width + len(blocks[stop]) <= _COLUMNS:
+        while stop < len(blocks) and width + len(blocks[stop]) <= BLOCK:
             width += len(blocks[stop])
             stop += 1
         batch = blocks[start:stop]

@@ -13,9 +13,9 @@ import numpy as np
 from scipy.linalg.lapack import dposv
 
 from manyone._types import Array, Codes
+from manyone.solvers.ridge import BLOCK
 from manyone.solvers.two_layer_landmarks import landmark_objective, second_layer_on
 from manyone.solvers.two_layers import (
-    BLOCK,
     Descent,
     FirstLayerMinimum,
     TwoLayerProblem,

@@ -18,7 +18,8 @@ from scipy.linalg import blas, cho_solve, lapack
 
 from manyone._types import Array, Mask
 
-_BLOCK = 512
+#: Rows, or columns, that are worked on at a time: enough to keep BLAS busy.
+BLOCK = 512
 # Below this size a set of problems is solved as one stack, above it one LAPACK call
 # each pays.
 _SMALL = 64
@@ -156,12 +157,12 @@ def inverse_diagonal(L: Array) -> Array:
     """Diagonal of (L L')^-1, shape (n,), in n^3/3 flops and O(n) more memory."""
     n = L.shape[0]
     diagonal = np.empty(n)
-    for start in range(0, n, _BLOCK):
-        columns = np.eye(n - start, min(_BLOCK, n - start), order="F")
+    for start in range(0, n, BLOCK):
+        columns = np.eye(n - start, min(BLOCK, n - start), order="F")
         # Column j of L^-1 vanishes above row j: only the trailing triangle is solved
         # with.
         columns = blas.dtrsm(1.0, L[start:, start:], columns, lower=1, overwrite_b=1)
-        diagonal[start : start + _BLOCK] = np.einsum("ij,ij->j", columns, columns)
+        diagonal[start : start + BLOCK] = np.einsum("ij,ij->j", columns, columns)
     return diagonal
 
 

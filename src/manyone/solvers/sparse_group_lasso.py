@@ -15,10 +15,9 @@ import numpy as np
 from scipy.linalg.lapack import dposv
 
 from manyone._types import Array, Codes, Mask
-from manyone.solvers.lasso_support import Penalty, finish, soft
+from manyone.solvers.lasso_support import TINY, Penalty, finish, soft
 from manyone.threads import one_blas_thread
 
-_TINY = 1e-300
 _SMALLEST_GAP = 1e-13  # relative, of outputs whose support is hard to tell
 
 
@@ -83,7 +82,7 @@ def solve_sparse_group_lasso(
         gap = rounds.certify()
     result = np.empty_like(rounds.best)
     result[order] = rounds.best
-    relative_gap = float(gap.sum()) / max(float(rounds.primal.sum()), _TINY)
+    relative_gap = float(gap.sum()) / max(float(rounds.primal.sum()), TINY)
     return SparseGroupLassoSolution(
         B=result,
         structure=np.sqrt(penalty.blocks(rounds.best**2)),
@@ -128,7 +127,7 @@ class _Rounds:
         # Start cautiously from zero and boldly from a warm start; a failed line search
         # corrects it.
         sigma = 5.0 if start is None else 500.0
-        sigma /= max(np.diag(self.gram).mean(), _TINY)
+        sigma /= max(np.diag(self.gram).mean(), TINY)
         self.sigma = np.full(len(outputs), sigma)
         self.target = R[:, outputs]
         self.dual = residual[:, outputs]
@@ -285,7 +284,7 @@ def feasible_scale(V: Array, penalty: Penalty) -> Array:
     def excess(c: Array) -> tuple[Array, Array]:
         shrunk = soft(penalty.spread(c) * V, penalty.l1)
         norm = np.sqrt(penalty.blocks(shrunk**2))
-        slope = penalty.blocks(shrunk * V) / np.maximum(norm, _TINY)
+        slope = penalty.blocks(shrunk * V) / np.maximum(norm, TINY)
         return norm - penalty.group, slope
 
     high = np.ones_like(penalty.blocks(V))
@@ -302,9 +301,9 @@ def feasible_scale(V: Array, penalty: Penalty) -> Array:
     near = (1.0 - 1e-13) * high
     # The l1 norm of a block bounds its largest entry and its length: a feasible point
     # for a chord.
-    lengths = np.maximum(penalty.blocks(np.abs(V)), _TINY)
+    lengths = np.maximum(penalty.blocks(np.abs(V)), TINY)
     low = np.minimum((penalty.l1.min() + penalty.group) / lengths, high)
     below = np.minimum(excess(low)[0], 0.0)
-    chord = low - below * (high - low) / np.maximum(above - below, _TINY)
+    chord = low - below * (high - low) / np.maximum(above - below, TINY)
     feasible = np.where(excess(near)[0] <= 0.0, near, np.minimum(chord, near))
     return np.where(violated, feasible, 1.0).min(axis=0)

@@ -11,9 +11,9 @@ from scipy.linalg import blas
 from scipy.linalg.lapack import dposv
 
 from manyone._types import Array, Codes
+from manyone.solvers.ridge import BLOCK
 from manyone.solvers.two_layers import TwoLayerProblem, gram
 
-_BLOCK = 1024  # rows of a block
 # Responses of a task draw together, and so do the columns of J: what is added to the
 # squares of coefficients, beside the sum of all squares that they multiply, to tell
 # them apart.
@@ -98,8 +98,8 @@ def pull_back_on(
     ends = points[centres]
     by_response = np.empty_like(Y)
     by_centre = np.zeros_like(ends)
-    for start in range(0, len(Y), _BLOCK):
-        rows = slice(start, start + _BLOCK)
+    for start in range(0, len(Y), BLOCK):
+        rows = slice(start, start + BLOCK)
         H = left[rows] @ right.T
         H *= J[rows]
         product = H @ ends  # the last column collects the row sums of H

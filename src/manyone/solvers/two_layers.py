@@ -14,10 +14,13 @@ import numpy as np
 from scipy.optimize import minimize
 
 from manyone._types import Array, Codes
-from manyone.solvers.ridge import SMALLEST_RIDGE, effective_alpha, primal_weights
+from manyone.solvers.ridge import (
+    BLOCK,
+    SMALLEST_RIDGE,
+    effective_alpha,
+    primal_weights,
+)
 
-#: Rows per block: long enough to keep BLAS busy, short enough for one triangle to pay.
-BLOCK = 512
 # theta="mean" is so many over the mean squared response: of fixed settings the best on
 # keystrokes.
 _REACH = 10.0
