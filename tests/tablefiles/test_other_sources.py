@@ -1,5 +1,7 @@
 """Workbooks and queries give the same rows as text files."""
 
+import subprocess
+import sys
 import zipfile
 
 import numpy as np
@@ -107,12 +109,24 @@ def test_wide_numbers_of_a_database_are_numbers(tmp_path):
         ("SELECT * FROM nowhere", "nowhere"),
         ("SELEC 1", "syntax error"),
         ("SET threads = 1", "no rows"),
+        ("SELECT 1 AS a, 2 AS b, 3 AS a", "several columns 'a'"),
+        ("SELECT 1 AS a, INTERVAL 1 DAY AS b", "column 'b' .* INTERVAL"),
+        ("SELECT [INTERVAL 1 DAY] AS a", r"column 'a' .* INTERVAL\[\]"),
+        ("SELECT union_value(a := 1) AS a", "column 'a' .* UNION"),
     ],
 )
 def test_a_query_that_fails_is_named(query, said):
     with pytest.raises(TableFileError, match=said) as caught:
         read_table(Query(query))
     assert query in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_process_that_reads_a_query_says_nothing_at_its_end():
+    """duckdb told of leaks, in forty lines on stderr."""
+    code = "from manyone.tablefiles import Query, read_table; "
+    code += "assert read_table(Query('SELECT 1 AS a')).rows() == [(1,)]"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
 def test_a_database_is_never_written(places):

@@ -134,6 +134,34 @@ def test_texts_stand_for_the_same_in_files_and_frames(library):
         TableModel("m", method=IndependentOCKSR()).fit(mixed)
 
 
+def test_missing_objects_of_pandas_are_gaps_and_arrays_are_texts():
+    """`NA` has no truth value, and an array has several."""
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"m": np.arange(80) % 4, "x": rng.normal(size=80)})
+    gap = rng.random(80) < 0.2
+    table["y"] = rng.normal(size=80)
+    table["on"] = rng.random(80) < 0.5
+    table["sides"] = [np.arange(2 + k % 3) for k in range(80)]
+    models = [
+        TableModel("m", method=IndependentOCKSR()).fit(
+            table.assign(
+                y=table["y"].astype(object).mask(gap, marker),
+                on=table["on"].astype(object).mask(gap, marker),
+            )
+        )
+        for marker in (pd.NA, None, np.nan)
+    ]
+    for model in models:
+        assert model.columns_["kind"].tolist() == [
+            "number",
+            "number",
+            "boolean",
+            "text",
+        ]
+        assert model.columns_["missing"].tolist() == [0.0, gap.mean(), gap.mean(), 0.0]
+        assert model.score(table).equals(models[0].score(table))
+
+
 def test_decimal_points_and_commas_in_one_frame_are_refused_by_name():
     table = pd.DataFrame({"m": [0, 1] * 9, "x": ["1.5", "2.25"] * 9})
     table["y"] = ["1,5", "2,25"] * 9

@@ -150,10 +150,12 @@ def test_a_saved_model_says_the_same(fitted, tmp_path):
     assert again.columns_["name"].tolist() == list("abcd")
 
 
-def test_a_task_column_is_named_once():
-    table = pd.DataFrame({"m": ["a", "b"] * 20, "x": range(40)})
-    with pytest.raises(ValueError, match="task names a column twice"):
-        TableModel(["m", "m"]).fit(table)
+def test_a_column_is_named_once(fitted):
+    model, train, test = fitted
+    with pytest.raises(ValueError, match="task: 'machine' is named twice"):
+        TableModel(["machine", "machine"]).fit(train)
+    with pytest.raises(ValueError, match="keep: 'a' is named twice"):
+        model.score(test, keep=["a", "b", "a"])
 
 
 def test_forget_is_a_fit_without_the_task(tmp_path):

@@ -10,6 +10,7 @@ from manyone.tablefiles.text import TableFileError, missing_package
 
 if TYPE_CHECKING:
     import polars as pl
+    from duckdb import DuckDBPyRelation
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,7 @@ def selected(query: Query) -> pl.DataFrame:
 
     try:
         import duckdb
+        import pyarrow  # noqa: F401 - duckdb needs it to give rows
     except ImportError as error:
         raise TableFileError(missing_package("a query", error, "sql")) from error
     if query.database is not None and not query.database.is_file():
@@ -59,10 +61,26 @@ def selected(query: Query) -> pl.DataFrame:
             relation = connection.sql(query.sql)
             if relation is None:
                 raise TableFileError(f"{query} selects no rows. Give a SELECT.")
-            table = pl.DataFrame(relation)
+            _refuse_columns(query, relation)
+            # (By the interface without pyarrow, duckdb 2.0 leaks, and says so on stderr.)
+            table = relation.pl()
     except duckdb.Error as error:
-        why = " ".join(str(error).split())
+        why = " ".join(str(error).split()).rstrip(".!")
         raise TableFileError(f"{query}: {why}.") from error
     # Sums and decimals of databases are wider than any number that models take.
     wide = selectors.decimal() | selectors.by_dtype(pl.Int128)
     return table.with_columns(wide.cast(pl.Float64))
+
+
+def _refuse_columns(query: Query, relation: DuckDBPyRelation) -> None:
+    """Refuse names that are there twice, and types that polars has no column for."""
+    for column, kind in zip(relation.columns, relation.types, strict=True):
+        if relation.columns.count(column) > 1:
+            raise TableFileError(
+                f"{query} selects several columns {column!r}. Select one, or rename them by AS."
+            )
+        if any(word in str(kind) for word in ("INTERVAL", "UNION")):
+            raise TableFileError(
+                f"{query}: column {column!r} holds values of type {kind}, which cannot be read. "
+                "Leave it out, or convert it (an INTERVAL by epoch() to seconds)."
+            )

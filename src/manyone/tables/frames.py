@@ -5,13 +5,16 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, SupportsFloat
+from decimal import Decimal
+from numbers import Real
+from typing import Any, NamedTuple
 
 import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from manyone._types import Array, Codes, Labels, Mask
+from manyone.data.checks import plain_label
 from manyone.data.labels import as_labels
 from manyone.history.clocks import DATES, NUMBERS, ZONED, clock_of
 from manyone.history.seasons import level_of
@@ -218,7 +221,7 @@ def names_of(names: Name | Iterable[Name] | None) -> list[str]:
 
 
 def refuse_missing_columns(frame: Frame, **roles: Sequence[str]) -> None:
-    """Every column that a role names has to be there."""
+    """Every column that a role names has to be there, and named once."""
     present = set(frame.columns)
     for role, names in roles.items():
         lost = [name for name in names if name not in present]
@@ -227,6 +230,9 @@ def refuse_missing_columns(frame: Frame, **roles: Sequence[str]) -> None:
                 f"{role}: there is no column {shortlist(lost, 3)}. The columns are "
                 f"{shortlist(frame.columns, 8)}."
             )
+        twice = [name for name in names if names.count(name) > 1]
+        if twice:
+            raise ValueError(f"{role}: {twice[0]!r} is named twice. Keep one.")
 
 
 def read_column(series: Series) -> Column:
@@ -389,13 +395,14 @@ def text_column(values: Iterable[object]) -> Column:
 
 def _mixed(values: list[object]) -> Column:
     """Python objects: numbers if all of them are, else texts."""
-    present = [value for value in values if value is not None and value == value]
-    if not present or not all(isinstance(value, SupportsFloat) for value in present):
-        return text_column(values)
+    plain = [plain_label(value) for value in values]
+    present = [value for value in plain if value is not None]
+    if not present or not all(isinstance(value, Real | Decimal) for value in present):
+        return text_column(None if value is None else str(value) for value in plain)
     numbers = [
-        float(value) if isinstance(value, SupportsFloat) else np.nan for value in values
+        float(value) if isinstance(value, Real | Decimal) else np.nan for value in plain
     ]
-    boolean = all(isinstance(value, bool | np.bool_) for value in present)
+    boolean = all(isinstance(value, bool) for value in present)
     return Column("boolean" if boolean else "number", np.array(numbers))
 
 

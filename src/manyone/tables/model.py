@@ -217,8 +217,6 @@ class TableModel(OutlierMixin, BaseEstimator):
             raise ValueError(
                 f"task must name a column of the table; got {self.task!r}."
             )
-        if len(set(roles["task"])) < len(roles["task"]):
-            raise ValueError(f"task names a column twice: {roles['task']}. Keep one.")
         return roles
 
     def _become(self, found: Fitted) -> Self:
