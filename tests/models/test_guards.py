@@ -143,6 +143,24 @@ def test_some_rows_of_many_are_left_out_as_if_they_were_all(groups):
 
 
 @methods
+def test_a_callable_is_guarded_as_the_kernel_that_it_computes(method):
+    """Rows far from everything raised no alarm."""
+    X, task = blobs(n_tasks=4, n_rows=10)
+    new = np.vstack([X + 0.1, X + 40.0])
+    claimed = np.tile(task, 2)
+
+    def rbf(x, y):
+        return np.exp(-0.3 * np.sum((x - y) ** 2))
+
+    named = method(gamma=0.3, alarm_rate=0.1).fit(X, task=task)
+    called = method(kernel=rbf, alarm_rate=0.1).fit(X, task=task)
+    expected = named.score_samples(new, task=claimed)
+    actual = called.score_samples(new, task=claimed)
+    np.testing.assert_allclose(actual[:40], expected[:40], atol=1e-7)
+    assert np.all(called.predict(new[40:], task=task) == -1)
+
+
+@methods
 def test_copies_in_a_kernel_matrix_may_differ_by_rounding(method):
     """A row and its copy are not each other's neighbours, whatever the last digit says."""
     rng = np.random.default_rng(0)

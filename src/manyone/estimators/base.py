@@ -35,7 +35,7 @@ from manyone.estimators.scoring import (
 from manyone.estimators.updates import with_more_rows, without_task
 from manyone.fitting.sources import sweep_of
 from manyone.kernels.gram import Gram
-from manyone.kernels.kernel import KERNELS, VALUES_ONLY, Kernel
+from manyone.kernels.kernel import KERNELS, OF_DISTANCE, VALUES_ONLY, Kernel
 from manyone.messages import warn_user
 from manyone.metric.shrinkage import (
     TaskWhitenings,
@@ -499,9 +499,7 @@ class MultiTaskOneClass(OneClassEstimator):
             warn_user(message, ConvergenceWarning)
         points = solution.scorer.points
         dense = X.shape[1] > 1 and not sparse.issparse(X)
-        apart = (
-            self.metric == "plain" and points.columns is None and points.kernel.fading
-        )
+        apart = self.metric == "plain" and points.kernel.name in OF_DISTANCE
         if dense and apart and np.all(np.abs(X) < 1e100):
             with np.errstate(under="ignore"):
                 spread = (X - X[0]).std(axis=0)

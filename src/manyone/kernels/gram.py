@@ -21,10 +21,12 @@ from scipy.linalg import eigh, lapack
 from manyone._types import Array, Codes, Rows
 from manyone.data.rows import TrainingRows, row_blocks
 from manyone.kernels.kernel import (
+    OF_DISTANCE,
     Choice,
     Kernel,
     NewRows,
     Side,
+    falls_from_one,
     kernel_grams,
     resolve_kernel,
 )
@@ -100,7 +102,7 @@ class Points:
     def log_values(self, new: NewRows, points: Choice) -> Array:
         """Logarithms (m, k) of `values`, of a kernel that fades, also where these are 0."""
         with np.errstate(all="ignore"):
-            if self.columns is not None:
+            if self.kernel.name not in OF_DISTANCE:
                 return np.log(np.maximum(self.values(new, points), 0.0))
             logarithms, *second = self.kernel.exponents(new, self.side, points)
             for others in second:  # of a mixture the mean of two kernels
@@ -336,9 +338,3 @@ class Gram:
         if not rank:
             return Phi, FeatureMap(np.zeros(1, dtype=np.intp), np.ones((1, 1)))
         return Phi, FeatureMap(pivots[:rank], np.tril(factor[:rank, :rank]))
-
-
-def falls_from_one(K: Array) -> bool:
-    """Whether a kernel matrix is 1 on the diagonal and between 0 and 1 elsewhere."""
-    ones = np.all(np.abs(np.diagonal(K) - 1.0) <= 1e-9)
-    return bool(ones and K.min(initial=1.0) >= 0.0 and K.max(initial=1.0) <= 1.0 + 1e-9)

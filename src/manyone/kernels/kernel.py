@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
 
 from manyone._types import Array, Codes, Rows
+from manyone.data.hashing import row_hashes
 from manyone.data.memory import refuse_without_memory
 from manyone.data.rows import row_blocks
 from manyone.kernels import widths
@@ -35,7 +36,7 @@ KERNELS = frozenset(
     }
 )
 #: Kernels that are a decreasing function of a distance.
-_OF_DISTANCE = frozenset({*DISTANCES, MIXTURE})
+OF_DISTANCE = frozenset({*DISTANCES, MIXTURE})
 #: Kernels that are evaluated here, on shifted and scaled rows, and powers of the scale.
 _POWERS = {"rbf": (2,), "laplacian": (1,), MIXTURE: (2, 1)}
 # From here on a kernel matrix may be too much for the machine.
@@ -43,6 +44,8 @@ _LARGE = 8192
 # Below this limit of gamma (|x|^2 + |y|^2), distances may be computed by one product:
 # rounding of |x|^2 + |y|^2 - 2 x'y changes the kernel by less than 1e-10.
 _PRODUCT_LIMIT = 1e-10 / np.finfo(float).eps
+# Rows whose kernel values say whether those of a callable fall from 1 to 0.
+_SEEN = 64
 # Beyond this size one call for each set of rows costs no more than one for all sets.
 _SMALL = 64
 
@@ -112,7 +115,7 @@ class Kernel:
     params : dict
         Further keyword arguments of a callable.
     fades : bool
-        Of a precomputed kernel: whether its values fall from 1 to 0.
+        Of a precomputed kernel or a callable: whether its values fall from 1 to 0.
     """
 
     name: str | Callable[..., float]
@@ -148,9 +151,9 @@ class Kernel:
         """Rows (m, d) made ready for `against` and `exponents`, once for all of them."""
         if not sparse.issparse(X):
             X = np.asarray(X, dtype=np.float64)
-        elif self.name in _OF_DISTANCE and not sparse.issparse(side.rows):
+        elif self.name in OF_DISTANCE and not sparse.issparse(side.rows):
             X = X.toarray()
-        if self.name not in _OF_DISTANCE:
+        if self.name not in OF_DISTANCE:
             return NewRows(X)
         with np.errstate(over="ignore", under="ignore"):
             X = self.scaled(X)
@@ -169,7 +172,7 @@ class Kernel:
         # A kernel value that underflows to 0 is right.
         with np.errstate(over="ignore", under="ignore"):
             new = X if isinstance(X, NewRows) else self.new_rows(X, side)
-            if self.name not in _OF_DISTANCE:
+            if self.name not in OF_DISTANCE:
                 return self._by_sklearn(new.rows, side.rows[chosen])
             first, *second = self.exponents(new, side, chosen)
             values = np.exp(first, out=first)
@@ -235,7 +238,7 @@ class Kernel:
     @property
     def fading(self) -> bool:
         """Whether values fall with the distance between rows, from k(x, x) = 1 to 0."""
-        return self.fades or self.name in _OF_DISTANCE
+        return self.fades or self.name in OF_DISTANCE
 
     @property
     def semidefinite(self) -> bool:
@@ -322,7 +325,9 @@ def resolve_kernel(
     Kernel
     """
     if not isinstance(kernel, str):
-        return Kernel(kernel, params=dict(params or {}))
+        called = Kernel(kernel, params=dict(params or {}))
+        some = X[np.sort(np.argsort(row_hashes(X))[:_SEEN])]
+        return replace(called, fades=falls_from_one(called(some, some)))
     if kernel.endswith("chi2") and sparse.issparse(X):
         raise ValueError(
             f"kernel={kernel!r} takes no sparse rows. Give them by X.toarray()."
@@ -368,6 +373,12 @@ def resolve_kernel(
             times_power(value, scale, power - 2) if gamma == "scale" else value
         )
     return Kernel(kernel, tuple(gammas), shift, scale, degree, coef0)
+
+
+def falls_from_one(K: Array) -> bool:
+    """Whether a kernel matrix is 1 on the diagonal and between 0 and 1 elsewhere."""
+    ones = np.all(np.abs(np.diagonal(K) - 1.0) <= 1e-9)
+    return bool(ones and K.min(initial=1.0) >= 0.0 and K.max(initial=1.0) <= 1.0 + 1e-9)
 
 
 def mean_distance(metric: str, X: Rows, weight: Array) -> float:

@@ -561,7 +561,9 @@ class LeftOutGuard:
 
 def raw_kernel(kernel: Kernel, X: Rows) -> Kernel:
     """A kernel of rows in a metric, made one of rows (n, d) that have not gone through it."""
-    name = str(kernel.name).partition("+")[0]
+    name = "rbf"  # for a callable, too
+    if isinstance(kernel.name, str):
+        name = kernel.name.partition("+")[0]
     return replace(resolve_kernel(name, X, gamma=1.0), gamma=(1.0,))
 
 
