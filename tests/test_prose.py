@@ -57,6 +57,13 @@ def test_sentences_are_short(page):
     assert mean < MEAN, f"{page}: {mean:.1f} words a sentence"
 
 
+@pytest.mark.parametrize("page", [page for page in PAGES if page.startswith("docs/")])
+def test_pages_begin_with_what_the_reader_can_do_after_them(page):
+    text = (ROOT / page).read_text("utf-8")
+    after_title = re.search(r"={3,}\n\s*(.*)", text)
+    assert after_title[1].startswith("After this page you "), page
+
+
 def test_long_sentences_are_found():
     long = "word " * 41 + "end."
     page = f"Title\n=====\n\nShort one here. {long}\n\n.. code::\n\n   {long}\n\nMore."

@@ -52,13 +52,13 @@ class Command(NamedTuple):
 
 #: All commands, in the order of the help.
 COMMANDS = {
-    "demo": Command("demo", "Go the whole path on an example table."),
+    "demo": Command("demo", "Run the whole path on an example table."),
     "fit": Command("fit", "Learn what is normal for each entity of a table."),
     "info": Command("fit", "Show what is in a model."),
     "score": Command(
         "score", "Give every row a score, a p-value and an alarm or none."
     ),
-    "evaluate": Command("score", "Compare a model with the truth."),
+    "evaluate": Command("score", "Compare alarms with labelled rows."),
     "report": Command("score", "Write a page about a model and a table."),
     "watch": Command(
         "watch",
@@ -67,11 +67,7 @@ COMMANDS = {
     "run": Command(
         "run", "Do what is due: watch, tell people, write the page, refit with a guard."
     ),
-    "serve": Command(
-        "serve",
-        "Answer requests over HTTP with what a model says of rows.",
-        "serve,cli",
-    ),
+    "serve": Command("serve", "Score rows over HTTP.", "serve,cli"),
     "enroll": Command("upkeep", "Add normal rows to a model."),
     "forget": Command("upkeep", "Remove a task and every row of it from a model."),
     "recalibrate": Command(

@@ -65,7 +65,7 @@ def demo(
         "demo"
     ),
 ) -> None:
-    """Go the whole path on an example table.
+    """Run the whole path on an example table.
 
     Readings of sixteen machines, raw and with gaps: a model is fitted, today's readings are
     scored, a page shows the alarms, and the same readings are watched as they come.

@@ -58,7 +58,7 @@ Rows = Annotated[
 ]
 Explain = Annotated[int, typer.Option(help="Reasons for each alarm.", min=0)]
 Keep = Annotated[
-    list[str] | None, typer.Option(metavar="A,B", help="Columns to hand through.")
+    list[str] | None, typer.Option(metavar="A,B", help="Columns to copy to the output.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print a summary in JSON.")]
 ExitCode = Annotated[

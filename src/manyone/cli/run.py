@@ -20,7 +20,7 @@ A run that was killed goes on where it was: run it again. One runs at a time. Da
 rows. A refitted model takes the place of the one before only if it raises no more alarms in the
 last week than that one and its promise, but for chance, and misses no row called a fault; the last
 five are in the folder MODEL.versions.
-Exit codes: 0; 3 if something stands out; 2 for bad input; 1 for our mistakes.
+Exit codes: 0; 3 if something stands out; 2 bad input; 1 error in manyone.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ In a shell::
   manyone report fleet.manyone today.csv --out page.html
   manyone report fleet.manyone --state fleet.state --out page.html    what manyone watch has seen
 
-Exit codes: 0; 3 if something stands out and --exit-code asks; 2 for bad input; 1 for our mistakes.
+Exit codes: 0; 3 if something stands out and --exit-code asks; 2 bad input; 1 error in manyone.
 Something stands out if chance does not explain an incident, or the number of alarms.
 """
 
@@ -299,9 +299,9 @@ def evaluate(
         bool, typer.Option("--json", help="Print all of it in JSON.")
     ] = False,
 ) -> None:
-    """Compare a model with the truth.
+    """Compare alarms with labelled rows.
 
-    What it catches, and false alarms against the promise, over all and for each task.
+    What is caught, and false alarms against the promise, over all and for each task.
     """
     source = source_of(table, sql, db)
     table_model = load_model(model)
@@ -325,7 +325,7 @@ def _show_results(results: pl.DataFrame) -> None:
         names = ("auc", "caught", "false_alarms", "promised")
         lines.append((line["task"], *counts, *(_share(line[name]) for name in names)))
     heads = ("task", "rows", "anomalies", "AUC", "caught", "false alarms", "promised")
-    print_lines("Told apart", heads, lines)
+    print_lines("Anomalies and false alarms", heads, lines)
     over_rows = _share(results["auc_over_rows"][0])
     if over_rows:
         typer.echo(

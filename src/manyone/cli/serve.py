@@ -40,7 +40,7 @@ def serve(
         int, typer.Option(help="Port to listen on; 0: any free one.", min=0, max=65535)
     ] = 8000,
 ) -> None:
-    """Answer requests over HTTP with what a model says of rows."""
+    """Score rows over HTTP."""
     fitted = load_model(model)
     if state is not None:
         with read_store(state):

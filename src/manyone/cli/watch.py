@@ -13,7 +13,7 @@ incidents, tasks, rates_by_day, answers, files and messages. The feedback table 
 and normal, or id and answer (normal, fault, later); incident instead of id answers all its
 alarms. Thresholds forget rows that were called faults. A command that was killed goes on where
 it was: run it again.
-Exit codes: 0; 3 if something stands out and --exit-code asks; 2 for bad input; 1 for our mistakes.
+Exit codes: 0; 3 if something stands out and --exit-code asks; 2 bad input; 1 error in manyone.
 """
 
 from __future__ import annotations
@@ -90,18 +90,18 @@ def watch(
     explain: Explain = 0,
     drift_level: Annotated[
         float | None,
-        typer.Option(help="Probability that a quiet task is ever flagged [0.01]."),
+        typer.Option(help="Probability that an unchanged task is ever flagged [0.01]."),
     ] = None,
     notify: Annotated[
         str | None,
         typer.Option(
             metavar="URL",
-            help="Tell a webhook, or what Apprise knows, of new incidents; '$NAME' is a "
-            "variable of the environment that holds the address.",
+            help="Send new incidents to a webhook, or to an address of Apprise; '$NAME' is "
+            "a variable of the environment that holds the address.",
         ),
     ] = None,
     notify_test: Annotated[
-        bool, typer.Option("--notify-test", help="Send one message, and do no more.")
+        bool, typer.Option("--notify-test", help="Send a test message and stop.")
     ] = False,
     notify_later: Annotated[
         bool,
@@ -118,14 +118,14 @@ def watch(
     silence_level: Annotated[
         float,
         typer.Option(
-            help="A task is silent once this share of its gaps, at most, was as long."
+            help="A task is silent if at most this share of its earlier gaps was as long."
         ),
     ] = LEVEL,
     mute: Annotated[
         Path | None,
         typer.Option(
             metavar="TABLE",
-            help="What is muted from now on: columns entity, from, until, why.",
+            help="Table of what to mute: columns entity, from, until, why.",
         ),
     ] = None,
     at_least: AtLeast = None,

@@ -326,7 +326,7 @@ class TableModel(OutlierMixin, BaseEstimator):
             Rows of unknown tasks, and rows without a task: compared with all tasks,
             refused, or left out (a warning counts them).
         keep : list of str
-            Columns of the table to hand through.
+            Columns of the table to copy to the answer.
         at_least : dict or None
             Smallest change worth an alarm: for columns of numbers the difference from
             the expected value, as ``{"flow": 5}``, or its share, as ``{"flow": "10%"}``.
