@@ -77,7 +77,6 @@ def test_one_repetition_claims_nothing(made_up):
         "method",
         "seen anomalies",
         "paper",
-        "difference",
         "unseen anomalies",
     )
     assert "one repetition" in table.title

@@ -51,19 +51,3 @@ def test_methods_that_fail_are_told_with_their_errors(tmp_path, monkeypatch):
     wanted = "^C-OCKSR failed in 4 cells: FloatingPointError: lost$"
     with pytest.warns(UserWarning, match=wanted):
         reproduce(plan, tmp_path)
-
-
-def test_files_that_killed_runs_left_go_and_those_of_others_stay(tmp_path, monkeypatch):
-    folder = tmp_path / "cells"
-    folder.mkdir()
-    left = folder / ".a.json.left.part"
-    written = folder / ".b.json.now.part"
-    left.touch()
-
-    def compute(cell, data_home=None):
-        written.touch()  # by another run in the same folder
-        return {"auc": [0.5]}
-
-    monkeypatch.setattr(runner, "compute", compute)
-    run(Plan(repeats=1), tmp_path)
-    assert not left.exists() and written.exists()

@@ -27,6 +27,8 @@ from manyone.tables.frames import joined_label
 from manyone.tables.inputs import file_columns
 from manyone.tables.worth import Worth
 
+#: Incidents that --json prints at most, the most telling ones.
+INCIDENTS_IN_JSON = 100
 Model = Annotated[Path, typer.Argument(help="File that manyone fit wrote.")]
 AtLeast = Annotated[
     list[str] | None,

@@ -39,6 +39,7 @@ from manyone.cli.common import (
     working,
 )
 from manyone.cli.models import (
+    INCIDENTS_IN_JSON,
     AsJson,
     AtLeast,
     BadCells,
@@ -60,6 +61,7 @@ from manyone.cli.models import (
 )
 from manyone.messages import label_text, plural, shortlist, warn_user
 from manyone.tablefiles import (
+    STREAM,
     BadValues,
     Block,
     Source,
@@ -80,9 +82,6 @@ from manyone.watch.record import report_of_store
 Unknown = Literal["pooled", "error", "skip"]
 #: What was scored, as JSON has it.
 Summary = dict[str, Any]
-_STREAM = Path("-")
-# Incidents that --json prints at most, the most telling ones.
-_INCIDENTS_IN_JSON = 100
 
 
 def score(
@@ -117,19 +116,9 @@ def score(
 ) -> None:
     """Give every row a score, a p-value and an alarm or none."""
     source = source_of(table, sql, db)
-    check_output("--out", out)
-    refuse_same("--out", out, model, source)
-    if as_json and out == _STREAM:
-        raise InputError(
-            "--json and --out - both want stdout. Name a file for the scores."
-        )
+    _check_outputs([model, source], out, incidents, as_json)
     if fdr is not None and not 0.0 < fdr < 1.0:
         raise InputError(f"--fdr {fdr:g}: give a share between 0 and 1, as 0.1.")
-    if incidents is not None:
-        check_output("--incidents", incidents)
-        refuse_same("--incidents", incidents, model, source, out)
-        if incidents in (_STREAM, out):
-            raise InputError(f"--incidents {incidents}: name another file.")
     fitted = load_model(model)
     worth = asked_worth(fitted, at_least, direction)
     needs_incidents = incidents is not None or as_json or exit_code
@@ -176,11 +165,28 @@ def score(
     else:
         _show(summary, out)
         if findings is not None:
-            typer.echo(_findings_sentence(findings), err=out == _STREAM)
+            typer.echo(_findings_sentence(findings), err=str(out) == STREAM)
         if incidents is not None:
-            typer.echo(f"Incidents: {incidents}", err=out == _STREAM)
+            typer.echo(f"Incidents: {incidents}", err=str(out) == STREAM)
     if exit_code and findings is not None and findings.stands_out:
         raise typer.Exit(STANDS_OUT)
+
+
+def _check_outputs(
+    inputs: Sequence[Source], out: Path, incidents: Path | None, as_json: bool
+) -> None:
+    """Refuse places that cannot be written, and two outputs in one place."""
+    check_output("--out", out)
+    refuse_same("--out", out, *inputs)
+    if as_json and str(out) == STREAM:
+        raise InputError(
+            "--json and --out - both want stdout. Name a file for the scores."
+        )
+    if incidents is not None:
+        check_output("--incidents", incidents)
+        refuse_same("--incidents", incidents, *inputs, out)
+        if str(incidents) == STREAM or incidents == out:
+            raise InputError(f"--incidents {incidents}: name another file.")
 
 
 def _findings_summary(findings: Findings, found: pl.DataFrame) -> dict[str, object]:
@@ -191,7 +197,7 @@ def _findings_summary(findings: Findings, found: pl.DataFrame) -> dict[str, obje
         "more_alarms_than_chance": findings.more_than_chance,
         "most_alarms_by_chance": findings.most_by_chance if by_rate else None,
         "incidents_standing_out": len(findings.outstanding),
-        "incidents": found.head(_INCIDENTS_IN_JSON).to_dicts(),
+        "incidents": found.head(INCIDENTS_IN_JSON).to_dicts(),
     }
 
 
@@ -276,7 +282,7 @@ def _show(summary: Summary, out: Path) -> None:
         words.append(
             f"{plural(summary['basis']['unknown'], 'row')} of tasks never seen"
         )
-    if out == _STREAM:
+    if str(out) == STREAM:
         typer.echo("; ".join(words), err=True)
         return
     if summary["alarms"]:

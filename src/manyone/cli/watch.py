@@ -50,7 +50,7 @@ from manyone.cli.models import (
     source_of,
 )
 from manyone.cli.notify import channel_of, send_test, warn_of_messages
-from manyone.cli.watching import Options, WatchRun
+from manyone.cli.watching import WatchRun
 from manyone.files import write_atomically
 from manyone.tablefiles import Source, check_place
 from manyone.watch.answers import add_answers, without_rows
@@ -153,17 +153,7 @@ def watch(
     begin = clock.monotonic()
     fitted = load_model(model)
     names = [name.strip() for text in keep or [] for name in text.split(",")]
-    options = Options(
-        id_column=id,
-        keep=tuple(names),
-        explain=explain,
-        keep_days=keep_days,
-        silence_level=silence_level,
-        bad_values=bad_values,
-        worth=asked_worth(fitted, at_least, direction),
-        out=out,
-        cool_down=None if notify is None else timedelta(minutes=cool_down),
-    )
+    worth = asked_worth(fitted, at_least, direction)
     given = read_answers(feedback)
     mutes = None if mute is None else read_mutes(mute, fitted)
     with open_store(state) as store:
@@ -172,7 +162,21 @@ def watch(
         _refuse_other_ids(store, state, id)
         if mutes is not None:
             set_mutes(store, mutes)
-        run = WatchRun(store, monitor, fitted, source, options)
+        run = WatchRun(
+            store,
+            monitor,
+            fitted,
+            source,
+            id_column=id,
+            keep=tuple(names),
+            explain=explain,
+            keep_days=keep_days,
+            silence_level=silence_level,
+            bad_values=bad_values,
+            worth=worth,
+            out=out,
+            cool_down=None if notify is None else timedelta(minutes=cool_down),
+        )
         answers = given.of_rows(store)
         new_answers = add_answers(store, answers)
         run.watch_new_rows()

@@ -16,6 +16,7 @@ from manyone.alerts.evidence import (
     total_law,
 )
 from manyone.cli.common import print_lines
+from manyone.cli.models import INCIDENTS_IN_JSON
 from manyone.cli.watching import WatchRun, plain_time
 from manyone.messages import label_text, plural, shortlist, warn_user
 from manyone.tablefiles import Source
@@ -26,7 +27,6 @@ from manyone.watch.store import Line, codes_by_name
 #: What one command has found, as JSON has it.
 Summary = dict[str, Any]
 _MOST_SHOWN = 20  # lines of a table on the screen
-_INCIDENTS_IN_JSON = 100  # the most telling ones
 
 
 def summary_of(run: WatchRun) -> Summary:
@@ -70,7 +70,7 @@ def summary_of(run: WatchRun) -> Summary:
         "newly_silent": [one.task for one in run.silent if one.new],
         "more_alarms_than_chance": is_more,
         "incidents_standing_out": len(standing_out),
-        "incidents": incidents[:_INCIDENTS_IN_JSON],
+        "incidents": incidents[:INCIDENTS_IN_JSON],
         "stands_out": bool(standing_out) or run.drift_stands_out or is_more,
     }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -17,10 +17,10 @@ from manyone.alerts.evidence import STANDS_OUT
 from manyone.alerts.values import Rows
 from manyone.cli.common import progress
 from manyone.cli.models import about, chosen_columns, refuse_gaps
-from manyone.tablefiles import BadValues, Block, Source, Tail, open_tail
+from manyone.tablefiles import STREAM, BadValues, Block, Source, Tail, open_tail
 from manyone.tables import TableModel
 from manyone.tables.answers import BASES, Answers
-from manyone.tables.frames import as_table, times_of
+from manyone.tables.frames import Frame, as_table, times_of
 from manyone.tables.incidents import REASONS, scored_rows
 from manyone.tables.inputs import file_columns
 from manyone.tables.worth import Worth
@@ -40,17 +40,20 @@ from manyone.watch.score_copy import ScoreCopy
 from manyone.watch.store import ReadFile, Store, none_of_nan
 
 _BATCH = 5000  # rows of one transaction
-_STREAM = Path("-")
 # Texts of dates that sort as the dates do.
 _SORTED_DATE = r"^\d{4}-\d{2}-\d{2}"
 
 
-@dataclass(frozen=True)
-class Options:
-    """What was asked for about rows.
+@dataclass(eq=False)
+class WatchRun:
+    """One command on an open store.
 
     Parameters
     ----------
+    store : Store
+    monitor : Monitor
+    model : TableModel
+    source : Path or Query
     id_column : str or None
     keep : tuple of str
         Columns that are handed through.
@@ -67,26 +70,9 @@ class Options:
         CSV file for a copy of the scores.
     cool_down : timedelta or None
         Between messages about one task; None: nobody is told.
-    """
-
-    id_column: str | None
-    keep: tuple[str, ...]
-    explain: int
-    keep_days: int
-    silence_level: float
-    bad_values: BadValues
-    worth: Worth | None
-    out: Path | None
-    cool_down: timedelta | None
-
-
-class WatchRun:
-    """One command on an open store.
 
     Attributes
     ----------
-    store : Store
-    monitor : Monitor
     since : int
         Number of the last row before the command.
     tail : Tail or None
@@ -103,45 +89,48 @@ class WatchRun:
         Tasks that send no rows any more.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        monitor: Monitor,
-        model: TableModel,
-        source: Source,
-        options: Options,
-    ) -> None:
-        self.store = store
-        self.monitor = monitor
-        self.since = store.last_row
+    store: Store
+    monitor: Monitor
+    model: TableModel
+    source: Source
+    _: KW_ONLY
+    id_column: str | None
+    keep: tuple[str, ...]
+    explain: int
+    keep_days: int
+    silence_level: float
+    bad_values: BadValues
+    worth: Worth | None
+    out: Path | None
+    cool_down: timedelta | None
+
+    def __post_init__(self) -> None:
+        self.since = self.store.last_row
         self.tail: Tail | None = None
         self.repeated = 0
         self.late: list[int] = []
         self.newly_drifting: list[str] = []
         self.drift_stands_out = False
         self.silent: list[Silent] = []
-        self._finder = IncidentFinder(store, model)
-        self._model = model
-        self._source = source
-        self._options = options
-        self._arrivals = Arrivals(store)
-        self._mutes = Mutes(store)
+        self._finder = IncidentFinder(self.store, self.model)
+        self._arrivals = Arrivals(self.store)
+        self._mutes = Mutes(self.store)
         self._notices: list[Notice] = []
         self._copy: ScoreCopy | None = None
-        if options.out is not None:
-            self._copy = ScoreCopy(store, options.out, options.keep, options.explain)
+        if self.out is not None:
+            self._copy = ScoreCopy(self.store, self.out, self.keep, self.explain)
 
     def watch_new_rows(self) -> None:
         """Judge what is new in the table, batch by batch."""
-        is_stream = self._source == _STREAM
-        path = str(self._source if is_stream else self._source.resolve())
+        is_stream = str(self.source) == STREAM
+        path = str(self.source if is_stream else self.source.resolve())
         before = self.store.last_file(path)
         consumed = None if before is None else before.consumed
-        columns = file_columns(self._model)
-        bad_values = self._options.bad_values
+        columns = file_columns(self.model)
+        bad_values = self.bad_values
         with (
             open_tail(
-                self._source, before=consumed, bad_values=bad_values, **columns
+                self.source, before=consumed, bad_values=bad_values, **columns
             ) as tail,
             progress("watching", "rows") as update,
         ):
@@ -168,12 +157,12 @@ class WatchRun:
     def finish(self) -> None:
         """Use answers to rows that have come now, and forget old values."""
         use_answers(self.store, self.monitor)
-        silent = self._arrivals.silent(self._options.silence_level)
+        silent = self._arrivals.silent(self.silence_level)
         self.silent = [one for one in silent if not self._is_muted(one.task)]
         self._notices += [
             silent_notice(one.task, one.latest) for one in self.silent if one.new
         ]
-        self.store.prune_values(self._options.keep_days)
+        self.store.prune_values(self.keep_days)
         self._commit()
         self.store.commit()  # how far a copy was written, too
 
@@ -182,8 +171,8 @@ class WatchRun:
         return self._mutes.why(task, self._arrivals.now) is not None
 
     def _commit(self) -> None:
-        if self._options.cool_down is not None:
-            write_messages(self.store, self._notices, self._options.cool_down)
+        if self.cool_down is not None:
+            write_messages(self.store, self._notices, self.cool_down)
         self._notices.clear()
         self.store.commit(self.monitor)
         if self._copy is not None:
@@ -196,7 +185,7 @@ class WatchRun:
         state = self.monitor.state
         flagged = state.flagged >= 0
         most = state.most.copy()
-        with about(self._source, block.first_row):
+        with about(self.source, block.first_row):
             ids = self._ids(block)
             frame = self.monitor.with_past(block.table, ids)
             times = self._times(block.table)
@@ -205,16 +194,10 @@ class WatchRun:
                 time=None if times is None else times.to_list(),
                 id=ids,
             )
-            answers = watched.answers()
-            if self._options.worth is not None:
-                answers = self._options.worth.applied(self._model, frame, answers)
             moments = _moments(times, len(block.table))
-            names = _names(answers)
-            muted = self._mutes.of_rows(names, moments[answers.rows])
-            is_heard = np.array([why is None for why in muted], dtype=bool)
-            answers = replace(answers, counts=answers.counts & is_heard)
-            top = max(REASONS, self._options.explain)
-            scored = scored_rows(self._model, frame, answers, top=top)
+            answers, muted = self._heard(watched.answers(), frame, moments)
+            top = max(REASONS, self.explain)
+            scored = scored_rows(self.model, frame, answers, top=top)
         self.repeated += len(watched.new) - len(answers.rows)
         file_rows = (block.first_row + answers.rows).tolist()
         rows = block.table[answers.rows.tolist()]
@@ -230,28 +213,38 @@ class WatchRun:
             "kept": self._kept(written),
             **self._finder.columns(state, scored),
         }
-        values = _as_json(rows) if self._options.keep_days else None
+        values = _as_json(rows) if self.keep_days else None
         numbers = self.store.add_rows(columns, values)
-        late = self._arrivals.add(names, moments[answers.rows])
+        late = self._arrivals.add(_names(answers), moments[answers.rows])
         self.late += [file_rows[row] for row in late]
         self._finder.find(numbers)
         joined = incidents_of(self.store, since=numbers.start - 1)
         self._notices += [incident_notice(line) for line in outstanding(joined)]
         self._note_drift(flagged, most, watched, moments)
 
+    def _heard(
+        self, answers: Answers, frame: Frame, moments: Array
+    ) -> tuple[Answers, list[str | None]]:
+        """Answers without alarms that are not worth one, and why each row is muted."""
+        if self.worth is not None:
+            answers = self.worth.applied(self.model, frame, answers)
+        muted = self._mutes.of_rows(_names(answers), moments[answers.rows])
+        is_heard = np.array([why is None for why in muted], dtype=bool)
+        return replace(answers, counts=answers.counts & is_heard), muted
+
     def _ids(self, block: Block) -> list[str]:
         """Ids of the rows of a block; numbers where no column holds ids."""
-        column = self._options.id_column
+        column = self.id_column
         if column is None:
             start = self.store.last_row
             return [str(start + row) for row in range(len(block.table))]
-        chosen_columns("--id", [column], block.table.columns, self._source)
-        refuse_gaps(column, block.table, self._source, block.first_row)
+        chosen_columns("--id", [column], block.table.columns, self.source)
+        refuse_gaps(column, block.table, self.source, block.first_row)
         return block.table[column].cast(str).to_list()
 
     def _times(self, table: pl.DataFrame) -> pl.Series | None:
         """The time column, if the model has one and the table too."""
-        name = self._model.time_column
+        name = self.model.time_column
         return table[name] if name is not None and name in table.columns else None
 
     def _columns(
@@ -282,8 +275,8 @@ class WatchRun:
 
     def _kept(self, written: pl.DataFrame) -> Sequence[str | None]:
         """The columns of --keep in JSON, as the table has them."""
-        keep = self._options.keep
-        names = chosen_columns("--keep", keep, written.columns, self._source)
+        keep = self.keep
+        names = chosen_columns("--keep", keep, written.columns, self.source)
         return _as_json(written.select(names)) if names else [None] * len(written)
 
     def _note_drift(
@@ -295,7 +288,7 @@ class WatchRun:
         have won so much that no task of the fleet should by chance.
         """
         state = self.monitor.state
-        names = [str(task) for task in self._model.tasks_.tolist()]
+        names = [str(task) for task in self.model.tasks_.tolist()]
         needed = np.log(len(most) / STANDS_OUT)
         outstanding = [
             t

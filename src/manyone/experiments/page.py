@@ -70,15 +70,12 @@ def auc_table(name: str, results: Results) -> layout.Table:
         by_method = {row.method: row for row in rows}
         heads.append(ANOMALIES[kind])
         heads += ["p"] if results.repeated else []
-        heads += ["paper", "difference"] if kind == "seen" else []
+        heads += ["paper"] if kind == "seen" else []
         for method in cells:
             row = by_method.get(method)
             cells[method] += _auc_cells(row, rows[0], results.repeated)
             if kind == "seen":
-                paper = row.paper if row else None
-                cells[method].append(_cell(paper, ".2f"))
-                ahead = row.mean - paper if row and paper is not None else None
-                cells[method].append(_cell(ahead, "+.2f"))
+                cells[method].append(_cell(row.paper if row else None, ".2f"))
     soft = (AS_IN_PAPER, HINDSIGHT)
     lines = [layout.Row(m, tuple(c), soft=m.endswith(soft)) for m, c in cells.items()]
     spread = ", mean ± standard error" if results.repeated else ", one repetition"

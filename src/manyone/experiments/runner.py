@@ -71,15 +71,11 @@ def run(
     job = joblib.delayed(_compute_and_store)
     left = [cell for cell in cells if cell not in outcomes]
     jobs = [job(cell, paths[cell], data_home, os.getpid()) for cell in left]
-    # Of a run that was killed while it wrote; whoever else writes now will be done soon.
-    abandoned = list(folder.glob("*.part")) if jobs else []
     workers = max(1, min(workers, len(jobs)))
     parallel = joblib.Parallel(workers, return_as="generator_unordered", batch_size=1)
     for outcome in parallel(jobs):
         outcomes[outcome.cell] = outcome
         progress(len(outcomes), len(cells))
-    for abandoned_file in abandoned:
-        abandoned_file.unlink(missing_ok=True)
     return [outcomes[cell] for cell in cells]
 
 

@@ -2,6 +2,7 @@
 
 from manyone.tablefiles.columns import BadValues
 from manyone.tablefiles.reading import (
+    STREAM,
     Block,
     ParquetTable,
     Source,
@@ -16,6 +17,7 @@ from manyone.tablefiles.values import Kind
 from manyone.tablefiles.writing import check_output, check_place, table_writer
 
 __all__ = [
+    "STREAM",
     "BadValues",
     "Block",
     "Consumed",
