@@ -191,6 +191,7 @@ def test_nothing_is_expected_where_there_mostly_is_nothing():
         view=np.array(["faults"]),
         nearest=np.array(["1"]),
         sentence=np.full((1, 3), "", dtype=object),
+        depth=np.zeros(1),
     ).sentences()
     assert told.tolist() == [
         ["note = ok (usually empty)", "x is empty (usually about 2.5)", ""]

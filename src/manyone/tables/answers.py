@@ -37,6 +37,9 @@ class Answers:
     codes : ndarray of shape (m,)
         Numbers of their tasks; -1 where a task is unknown.
     score, p_value : ndarray of shape (m,)
+    rank_p : ndarray of shape (m,)
+        P-value by the model, which knows nothing of a drift since; 1 where a task is
+        unknown.
     alarm : ndarray of bool of shape (m,)
     basis : ndarray of shape (m,)
         Numbers among ``BASES``.
@@ -50,6 +53,7 @@ class Answers:
     codes: Codes
     score: Array
     p_value: Array
+    rank_p: Array
     alarm: Mask
     basis: Codes
     counts: Mask
@@ -131,8 +135,9 @@ def _judged(
         alarm = select_rows(tasks.joined(unknown), score, claimed, fdr)
     pooled = np.append(estimator.calibration_.borrows(rate), False)
     basis = np.where(is_known, pooled[codes].astype(np.intp), 2)
+    rank_p = np.where(is_known, p_value, 1.0)
     counts = np.ones(len(rows), dtype=bool)
-    return Answers(rows, labels, codes, score, p_value, alarm, basis, counts)
+    return Answers(rows, labels, codes, score, p_value, rank_p, alarm, basis, counts)
 
 
 def _warn_of_few_tasks(model: TableModel, rate: float) -> None:

@@ -62,6 +62,8 @@ class Explanation:
         Numbers of the closest training rows of the task.
     sentence : ndarray of str of shape (n, k)
         What is unusual about the past of a column; empty where its value is.
+    depth : ndarray of shape (n,)
+        Distance of the row from its task; 0 where the task has too few rows to tell.
     """
 
     column: Texts
@@ -73,6 +75,7 @@ class Explanation:
     view: Texts
     nearest: Texts
     sentence: Texts
+    depth: Array
 
     @property
     def tells(self) -> Mask:
@@ -204,6 +207,7 @@ def _explain_block(
             usually_empty[rows, place],
         )
     value, wanted, number, wanted_number, sentence = np.moveaxis(words, -1, 0)
+    tells = (codes != MISSING) & reference.has_depth[compared]
     return Explanation(
         column=np.array(encoder.layout.used, dtype=object)[order],
         value=value,
@@ -214,6 +218,7 @@ def _explain_block(
         view=_views(model, Z, codes, outside.max(axis=1, initial=0.0) > 0.0),
         nearest=_nearest(reference, Z, compared),
         sentence=sentence,
+        depth=np.where(tells, reference.depths(Z, compared), 0.0),
     )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from manyone._types import Array, Codes, Labels
+from manyone._types import Array, Labels
 from manyone.alerts.evidence import Runs
 from manyone.alerts.incidents import Findings
 from manyone.alerts.values import Rows, Tasks
@@ -61,11 +61,25 @@ def scored_rows(
     """
     codes = answers.codes
     counts = answers.counts
-    alarms = np.flatnonzero(answers.alarm)
     depth_p = np.ones(len(codes))
-    depth = _depths(model, frame, answers, alarms)
-    depth_p[alarms] = model._reference().depth_pvalues(depth, codes[alarms])
-    leading, reasons, notes = _explained(model, frame, answers, alarms, top)
+    leading = [""] * len(codes)
+    reasons: list[tuple[str, ...]] = [()] * len(codes)
+    notes = [""] * len(codes)
+    alarms = np.flatnonzero(answers.alarm)
+    by_p_value = np.lexsort((answers.score[alarms], answers.p_value[alarms]))
+    explained = alarms[np.sort(by_p_value[:MOST_EXPLAINED])]
+    if len(explained):
+        why = explain_answers(model, frame, answers, explained, top)
+        reference = model._reference()
+        depth_p[explained] = reference.depth_pvalues(why.depth, codes[explained])
+        columns = why.leading()
+        sentences = why.sentences().tolist()
+        for number, row in enumerate(explained.tolist()):
+            leading[row] = columns[number]
+            reasons[row] = tuple(filter(None, sentences[number]))
+            view = _VIEWS[why.view[number]]
+            closest = why.nearest[number]
+            notes[row] = f"{view}; closest training rows {closest}" if closest else view
     time, dated, _ = times_in(model, frame)
     new_labels = answers.labels[codes == MISSING].tolist()
     return Rows(
@@ -73,7 +87,7 @@ def scored_rows(
         task=codes,
         score=answers.score,
         p_value=answers.p_value,
-        rank_p=np.where(counts, _rank_pvalues(model, answers.score, codes), 1.0),
+        rank_p=np.where(counts, answers.rank_p, 1.0),
         depth_p=np.where(counts, depth_p, 1.0),
         alarm=answers.alarm & counts,
         leading=tuple(leading),
@@ -201,57 +215,6 @@ def _moments(moments: Sequence[float], rows: Rows) -> Labels:
     if rows.dated:
         return np.round(when * 1e6).astype(np.int64).astype("datetime64[us]")
     return when
-
-
-def _explained(
-    model: TableModel,
-    frame: Frame,
-    answers: Answers,
-    alarms: Codes,
-    top: int,
-) -> tuple[list[str], list[tuple[str, ...]], list[str]]:
-    """Leading column, reasons and a remark for rows (m,), at most for the deepest alarms."""
-    n_rows = len(answers.rows)
-    leading = [""] * n_rows
-    reasons: list[tuple[str, ...]] = [()] * n_rows
-    notes = [""] * n_rows
-    by_p_value = np.lexsort((answers.score[alarms], answers.p_value[alarms]))
-    explained = alarms[np.sort(by_p_value[:MOST_EXPLAINED])]
-    if len(explained) == 0:
-        return leading, reasons, notes
-    why = explain_answers(model, frame, answers, explained, top)
-    columns = why.leading()
-    sentences = why.sentences().tolist()
-    for number, row in enumerate(explained.tolist()):
-        leading[row] = columns[number]
-        reasons[row] = tuple(filter(None, sentences[number]))
-        view = _VIEWS[why.view[number]]
-        closest = why.nearest[number]
-        notes[row] = f"{view}; closest training rows {closest}" if closest else view
-    return leading, reasons, notes
-
-
-def _depths(model: TableModel, frame: Frame, answers: Answers, alarms: Codes) -> Array:
-    """Distances of alarmed rows from their tasks, shape (a,); 0 where none is told."""
-    depth = np.zeros(len(alarms))
-    codes = answers.codes[alarms]
-    reference = model._reference()
-    tells = (codes != MISSING) & reference.has_depth[codes]
-    if tells.any():
-        alarmed = frame[answers.rows[alarms[tells]].tolist()]
-        encoder = model.encoder_
-        Z = encoder.encode(encoder.read(alarmed), codes[tells])
-        depth[tells] = reference.depths(Z, codes[tells])
-    return depth
-
-
-def _rank_pvalues(model: TableModel, score: Array, codes: Codes) -> Array:
-    """P-value of each row by the model; 1 where the task is unknown."""
-    p = np.ones(len(score))
-    is_known = codes != MISSING
-    thresholds = model.model_.thresholds_
-    p[is_known] = thresholds.pvalues(score[is_known], codes[is_known])
-    return p
 
 
 def times_in(model: TableModel, frame: Frame) -> tuple[Array | None, bool, str]:

@@ -49,6 +49,7 @@ def answer_rows(
         codes=codes,
         score=resolved(model.solution_.own(rows, codes)),
         p_value=np.ones(len(codes)),
+        rank_p=np.ones(len(codes)),
         alarm=np.zeros(len(codes), dtype=bool),
         basis=borrows[codes].astype(np.intp),
         counts=np.ones(len(codes), dtype=bool),
