@@ -471,7 +471,7 @@ def score_times(wandering: bool) -> tuple[dict[int | None, TableModel], pd.DataF
             "columns": lambda: models[12]._table(later),
             "with": lambda: models[12].score(later),
         },
-        1,
+        3,
     )
     base = seconds["without"]
     what = "that wandered off" if wandering else "like those of training"

@@ -57,8 +57,8 @@ _USUAL_GAPS = 3
 _ROUNDING = 1e-13
 # Values farther out are as far as can be told: no sum of them overflows.
 _FARTHEST = 1e150
-# Rows that are compared at a time: what is worked out of them stays small.
-_BLOCK = 2**12
+# Values that are compared at a time: what is worked out of them stays small.
+_BLOCK = 2**17
 # Sums that are kept of each column: values, steps, and the weights of both.
 _SUMS = 4
 # Fields of a past that are not those of columns.
@@ -274,16 +274,23 @@ def past_columns(
         soon = np.where(
             np.isfinite(copies.time), np.nextafter(copies.time, np.inf), 0.0
         )
-        values[late], _ = _next_columns(
+        made, _ = _next_columns(
             X[late], np.arange(len(late)), soon, copies, span, seasonal, shortest
         )
-    order = np.lexsort((times, codes))
+        values[late] = made.values
+    # Numbers of few bits are sorted many times as fast.
+    order = np.lexsort((times, codes.astype(np.min_scalar_type(len(past)))))
     order = order[~is_late[order]] if len(late) else order
     after = past
-    for start in range(0, len(order), _BLOCK):
-        rows = order[start : start + _BLOCK]
-        present, own_codes = np.unique(codes[rows], return_inverse=True)
-        values[rows], ends = _next_columns(
+    block = max(1, _BLOCK // max(width, 1))
+    for start in range(0, len(order), block):
+        rows = order[start : start + block]
+        block_codes = codes[rows]
+        is_first = np.ones(len(rows), dtype=bool)
+        is_first[1:] = block_codes[1:] != block_codes[:-1]
+        present = block_codes[is_first]
+        own_codes = np.cumsum(is_first) - 1
+        made, ends = _next_columns(
             X[rows],
             own_codes,
             times[rows],
@@ -292,6 +299,7 @@ def past_columns(
             seasonal,
             shortest,
         )
+        values[rows] = made.values
         if len(present) == len(past):
             after = ends
             continue
@@ -308,14 +316,18 @@ def _next_columns(
     span: int,
     seasonal: Seasonal | None,
     shortest: int,
-) -> tuple[Array, Past]:
-    """`past_columns` of some rows of every entity, none older than what it ended with."""
-    X = np.where(np.isfinite(X), np.clip(X, -_FARTHEST, _FARTHEST), np.nan)
+) -> tuple[PastColumns, Past]:
+    """`past_columns` of some rows of every entity, none older than what it ended with.
+
+    Rows are sorted by entity and time.
+    """
+    X = _within_reach(X)
     moments = moments_of(X, codes, times, Ended(past.time, past.total, past.known))
     place = moments.of_row
     level = X
+    level_then = moments.values()
     usual = np.empty((len(X), 0))
-    usual_then = np.zeros_like(moments.total)
+    usual_then = np.zeros((len(moments.time), 1))
     phases = PhaseSums(
         Ended(past.visit, past.visit_total, past.visit_known), past.phase_sums
     )
@@ -323,43 +335,56 @@ def _next_columns(
         visits = seasonal.season.visits(times)
         usual, phases = usual_values(X, codes, visits, phases, span)
         usual[:, ~seasonal.columns] = 0.0
+        usual_then = np.zeros_like(moments.total)
         usual_then[moments.is_last] = past.usual[moments.entity[moments.is_last]]
         usual_then[place] = usual
         level = level_of(X, usual)
+        level_then = level_then - usual_then
         usual = usual[:, seasonal.columns]
     sequences = _sequences(moments, past, span)
-    pasts = _pasts(moments, usual_then, sequences, past, span)
-    means = pasts.mean[place]
-    means[sequences.rows[place] < shortest] = np.nan
-    difference = level - means
+    pasts = _pasts(moments, level_then, sequences, past, span)
+    width = X.shape[1]
+    made = PastColumns(np.empty((len(X), 3 * width + usual.shape[1])), width)
+    made.usual[:] = usual
+    difference = np.subtract(level, pasts.mean[place], out=made.difference)
+    difference[sequences.rows[place] < shortest] = np.nan
     if seasonal is not None:
         difference[np.isnan(usual_then)[place]] = np.nan
     # What is left of a mean of equal values is rounding.
     rounding = _ROUNDING * np.abs(X)
     difference[np.abs(difference) <= rounding] = 0.0
-    stays = np.isnan(X) | (np.abs(X - pasts.value[place]) <= rounding)
-    still = np.where(stays, pasts.still[place] + 1.0, 0.0)
+    made.swing[:] = pasts.swing[place]
+    # Gaps are counted from the first row on, whatever their length.
+    is_new = sequences.gap_sums[place, 1] < weight_of(shortest - 1, LONG * span)
+    made.swing[is_new] = np.nan
+    stays = np.abs(X - pasts.value[place]) <= rounding
+    stays |= np.isnan(X)
+    made.still[:] = 0.0
+    made.still[stays] = pasts.still[place][stays] + 1.0
     ends = moments.ends()
     after = Past(
         time=moments.time[ends],
         rows=sequences.rows[ends],
         total=moments.total[ends],
         known=moments.known[ends],
-        sums=pasts.sums[ends],
+        sums=pasts.sums(ends),
         value=pasts.value[ends],
         still=pasts.still[ends],
         gaps=np.column_stack([sequences.gap, sequences.gap_sums])[ends],
-        usual=usual_then[ends],
+        usual=np.broadcast_to(usual_then[ends], (len(ends), width)).copy(),
         visit=phases.current.time,
         visit_total=phases.current.total,
         visit_known=phases.current.known,
         phase_sums=phases.sums,
     )
-    swing = pasts.swing[place]
-    # Gaps are counted from the first row on, whatever their length.
-    swing[sequences.gap_sums[place, 1] < weight_of(shortest - 1, LONG * span)] = np.nan
-    columns = [difference, swing, still, usual]
-    return np.concatenate(columns, axis=1), after
+    return made, after
+
+
+def _within_reach(X: Array) -> Array:
+    """Values that sums can hold, NaN where they are missing or infinite."""
+    if np.abs(X).max(initial=0.0) <= _FARTHEST:  # false where one is NaN
+        return X
+    return np.where(np.isfinite(X), np.clip(X, -_FARTHEST, _FARTHEST), np.nan)
 
 
 class _Sequences(NamedTuple):
@@ -400,8 +425,7 @@ def _sequences(moments: Moments, past: Past, span: int) -> _Sequences:
     starts = np.flatnonzero(is_first)
     terms = np.column_stack([np.nan_to_num(gap), ~np.isnan(gap)])
     initial = past.gaps[moments.entity[starts], 1:]
-    sums = running(terms, starts, initial, LONG * span)
-    before = shifted(sums, starts, initial)
+    before = running(terms, starts, initial, LONG * span)
     weight = np.maximum(before[:, 1], 1.0)
     is_long = gap * weight > RESTART * span * before[:, 0]
     is_long &= before[:, 1] > weight_of(_USUAL_GAPS, LONG * span)
@@ -425,22 +449,30 @@ class _Pasts(NamedTuple):
         recent steps, likewise.
     value, still : ndarray of shape (m, p)
         As in :class:`Past`.
-    sums : ndarray of shape (m, 4, p)
+    parts : tuple of ndarray of shape (m, p) or (m, 1)
+        Of the sums in :class:`Past`.
     """
 
     mean: Array
     swing: Array
     value: Array
     still: Array
-    sums: Array
+    parts: tuple[Array, ...]
+
+    def sums(self, moments: Codes) -> Array:
+        """Sums before some moments, as in :class:`Past`."""
+        shape = (len(moments), self.value.shape[1])
+        parts = [np.broadcast_to(part[moments], shape) for part in self.parts]
+        return np.stack(parts, axis=1)
 
 
 def _pasts(
-    moments: Moments, usual: Array, sequences: _Sequences, past: Past, span: int
+    moments: Moments, level: Array, sequences: _Sequences, past: Past, span: int
 ) -> _Pasts:
     """What was before each moment of some sequences.
 
-    `usual` is what was usual at each moment (m, p), NaN where nobody knows.
+    `level` are the values of each moment, less what was usual then (m, p); NaN where nobody
+    knows that.
     """
     starts = sequences.starts
     entity = moments.entity[starts]
@@ -452,31 +484,34 @@ def _pasts(
     first_still = np.where(goes_on[:, None], past.still[entity], 0.0)
     is_known = moments.known > 0
     values = moments.values()
-    level = values - usual
     has_level = is_known & ~np.isnan(level)
     last = _last_known(values, is_known, sequences, first_value)
-    steps = np.where(is_known, np.abs(values - last), np.nan)
+    steps = np.abs(values - last)
     steps[steps <= _ROUNDING * np.abs(values)] = 0.0
-    has_step = ~np.isnan(steps)
-    steps[~has_step] = 0.0
-    sums = np.empty((len(values), *first_sums.shape[1:]))
-    terms = (np.where(has_level, level, 0.0), has_level, steps, has_step)
+    has_step = is_known & ~np.isnan(steps)
+    has_moved = is_known & ~(has_step & (steps == 0.0))
+    terms: list[Array | Mask] = [_or_zero(level, has_level), has_level]
+    terms += [_or_zero(steps, has_step), has_step]
     every = np.ones_like(is_first)
     # A gap ends a mean, but not how far a column moves from row to row.
     begins = (every, every, is_first, is_first)
-    for number, (term, begin) in enumerate(zip(terms, begins, strict=True)):
-        first = first_sums[begin, number]
-        sums[1:, number] = running(term, starts[begin], first, span)[:-1]
-        sums[starts[begin], number] = first
-    has_moved = is_known & ~(has_step & (steps == 0.0))
+    parts = tuple(
+        running(term, starts[begin], first_sums[begin, number], span)
+        for number, (term, begin) in enumerate(zip(terms, begins, strict=True))
+    )
     still = _still_rows(has_moved, sequences, first_still)
     return _Pasts(
-        mean=ratio(sums[:, 0], sums[:, 1]),
-        swing=ratio(sums[:, 2], sums[:, 3]),
+        mean=ratio(parts[0], parts[1]),
+        swing=ratio(parts[2], parts[3]),
         value=last,
         still=shifted(still, starts, first_still),
-        sums=sums,
+        parts=parts,
     )
+
+
+def _or_zero(values: Array, counts: Mask) -> Array:
+    """Values where they count, else 0."""
+    return values if counts.all() else np.where(counts, values, 0.0)
 
 
 def _last_known(
@@ -494,11 +529,16 @@ def _last_known(
 
 def _still_rows(has_moved: Mask, sequences: _Sequences, first: Array) -> Array:
     """Moments (m, p) up to each one, it included, in which nothing moved."""
+    still = np.zeros(has_moved.shape)
+    rests = np.flatnonzero(~has_moved.all(axis=0))
+    if not len(rests):
+        return still
     begin = sequences.starts[sequences.of_moment][:, None]
-    last_move = _last_place(has_moved)
+    last_move = _last_place(has_moved[:, rests])
     place = np.arange(len(has_moved))[:, None]
-    since_begin = place - begin + 1 + first[sequences.of_moment]
-    return np.where(last_move >= begin, place - last_move, since_begin)
+    since_begin = place - begin + 1 + first[sequences.of_moment][:, rests]
+    still[:, rests] = np.where(last_move >= begin, place - last_move, since_begin)
+    return still
 
 
 def _last_place(mask: Mask) -> Codes:

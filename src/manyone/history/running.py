@@ -2,9 +2,10 @@ r"""Weighted sums along sequences of rows, and rows of one time taken as one."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.signal import lfilter
 
 from manyone._types import Array, Codes, Mask
@@ -46,6 +47,8 @@ class Moments(NamedTuple):
 
     def values(self) -> Array:
         """Mean of the known values of each moment (m, p), 0 where there are none."""
+        if self.known.max(initial=0.0) <= 1.0:
+            return self.total
         return np.asarray(self.total / np.maximum(self.known, 1.0))
 
 
@@ -58,30 +61,38 @@ class Ended(NamedTuple):
 
 
 def moments_of(X: Array, codes: Codes, times: Array, ended: Ended) -> Moments:
-    """Moments of rows (n, p), after the last one of each entity."""
+    """Moments of rows (n, p), after the last one of each entity.
+
+    Rows are sorted by entity and time.
+    """
     before = np.flatnonzero(ended.time > -np.inf)
-    entity = np.concatenate([before, codes])
-    time = np.concatenate([ended.time[before], times])
+    # Each last moment stands before the rows of its entity.
+    line_before = np.searchsorted(codes, before) + np.arange(len(before))
+    line = np.arange(len(codes)) + np.searchsorted(before, codes, side="right")
+    number = len(codes) + len(before)
+
+    def merged(last: Array | Codes, rows: Array | Codes) -> NDArray[Any]:
+        both = np.empty((number, *rows.shape[1:]), dtype=last.dtype)
+        both[line_before] = last
+        both[line] = rows
+        return both
+
+    entity = merged(before, codes)
+    time = merged(ended.time[before], times)
     is_known = ~np.isnan(X)
-    total = np.concatenate([ended.total[before], np.where(is_known, X, 0.0)])
-    counts = np.concatenate([ended.known[before], is_known])
-    order = np.lexsort((time, entity))  # stable: the last ones stay before new rows
-    entity = entity[order]
-    time = time[order]
-    is_first = np.ones(len(order), dtype=bool)
+    values = X if is_known.all() else np.where(is_known, X, 0.0)
+    total = merged(ended.total[before], values)
+    known = merged(ended.known[before], is_known)
+    is_first = np.ones(number, dtype=bool)
     is_first[1:] = (entity[1:] != entity[:-1]) | (time[1:] != time[:-1])
     starts = np.flatnonzero(is_first)
-    total = total[order]
-    counts = counts[order]
-    if len(starts) < len(order):
+    if len(starts) < number:
         total = np.add.reduceat(total, starts)
-        counts = np.add.reduceat(counts, starts)
-    moment = np.empty(len(order), dtype=np.intp)
-    moment[order] = np.cumsum(is_first) - 1
-    is_last = order[starts] < len(before)
-    return Moments(
-        entity[starts], time[starts], total, counts, is_last, moment[len(before) :]
-    )
+        known = np.add.reduceat(known, starts)
+    moment = np.cumsum(is_first) - 1
+    is_last = np.zeros(len(starts), dtype=bool)
+    is_last[moment[line_before]] = True
+    return Moments(entity[starts], time[starts], total, known, is_last, moment[line])
 
 
 def decay_of(span: int) -> float:
@@ -97,8 +108,7 @@ def weight_of(rows: int, span: int) -> float:
 
 def ratio(sums: Array, weights: Array, least: float = _FORGOTTEN) -> Array:
     """Means, NaN where what is remembered weighs too little."""
-    enough = weights > least
-    return np.where(enough, sums / np.where(enough, weights, 1.0), np.nan)
+    return np.asarray(sums / np.where(weights > least, weights, np.nan))
 
 
 def shifted(values: Array, starts: Codes, first: Array) -> Array:
@@ -110,9 +120,7 @@ def shifted(values: Array, starts: Codes, first: Array) -> Array:
 
 
 def running(terms: Array | Mask, starts: Codes, initial: Array, span: int) -> Array:
-    """Weighted sums :math:`y_i = x_i + q y_{i-1}` along sequences.
-
-    Weights of rows are mostly those of all columns: these are summed once.
+    """Weighted sums :math:`y_i = x_{i-1} + q y_{i-1}` of earlier lines of sequences.
 
     Parameters
     ----------
@@ -121,34 +129,34 @@ def running(terms: Array | Mask, starts: Codes, initial: Array, span: int) -> Ar
     starts : ndarray of shape (s,)
         First line of each sequence.
     initial : ndarray of shape (s, k)
-        Sums before.
+        Sums there.
     span : int
 
     Returns
     -------
     ndarray of shape (m, k)
+        Or (m, 1), if all columns of a mask are alike.
     """
     if terms.dtype == bool and terms.shape[1] > 1:
         are_alike = (terms == terms[:, :1]).all() and (initial == initial[:, :1]).all()
         if are_alike:
-            sums = running(terms[:, :1], starts, initial[:, :1], span)
-            return np.broadcast_to(sums, terms.shape)
+            return running(terms[:, :1], starts, initial[:, :1], span)
     decay = decay_of(span)
     sums = np.empty(terms.shape)
     lengths = np.append(starts[1:], len(terms)) - starts
     longest = int(lengths.max(initial=0))
     if longest <= _TINY:
-        for step in range(longest):
-            goes_on = np.flatnonzero(lengths > step)
-            lines = starts[goes_on] + step
-            before = sums[lines - 1] if step else initial[goes_on]
-            sums[lines] = terms[lines] + decay * before
+        sums[starts] = initial
+        for step in range(1, longest):
+            lines = starts[lengths > step] + step
+            sums[lines] = terms[lines - 1] + decay * sums[lines - 1]
         return sums
-    coefficients = np.array([1.0, -decay])
+    of_terms = np.array([0.0, 1.0])
+    of_sums = np.array([1.0, -decay])
     for number in np.flatnonzero(lengths >= _SHORT).tolist():
         place = slice(starts[number], starts[number] + lengths[number])
         sums[place], _ = lfilter(
-            [1.0], coefficients, terms[place], axis=0, zi=decay * initial[[number]]
+            of_terms, of_sums, terms[place], axis=0, zi=initial[[number]]
         )
     # Shorter ones side by side, with others of about their length.
     sizes = np.where(lengths < _SHORT, np.frexp(lengths - 0.5)[1], -1)
@@ -158,7 +166,7 @@ def running(terms: Array | Mask, starts: Codes, initial: Array, span: int) -> Ar
         inside = places < (starts + lengths)[chosen, None]
         padded = terms[np.minimum(places, len(terms) - 1)]
         padded_sums, _ = lfilter(
-            [1.0], coefficients, padded, axis=1, zi=decay * initial[chosen, None]
+            of_terms, of_sums, padded, axis=1, zi=initial[chosen, None]
         )
         sums[places[inside]] = padded_sums[inside]
     return sums

@@ -15,10 +15,10 @@ import numpy as np
 from manyone._types import Array, Codes, Mask
 from manyone.history.running import (
     Ended,
+    decay_of,
     moments_of,
     ratio,
     running,
-    shifted,
     weight_of,
 )
 
@@ -115,7 +115,7 @@ def usual_values(
     X : ndarray of shape (n, p)
         NaN where missing.
     codes, visits : ndarray of shape (n,)
-        Entity of each row, each of which has a row, and the visit.
+        Entity of each row, each of which has a row, and the visit; sorted by both.
     past : PhaseSums
     span : int
         Visits of the running means.
@@ -138,8 +138,9 @@ def usual_values(
     initial = past.sums[entity[starts], phase[starts]].reshape(len(starts), -1)
     is_known = moments.known > 0
     terms = np.concatenate([moments.values() * is_known, is_known], axis=1)
-    sums = running(terms[order], starts, initial, span)
-    before = shifted(sums, starts, initial)
+    terms = terms[order]
+    before = running(terms, starts, initial, span)
+    after = terms + decay_of(span) * before
     usual = np.empty((len(order), width))
     least = weight_of(_FEWEST_VISITS, span)
     usual[order] = ratio(before[:, :width], before[:, width:], least)
@@ -150,7 +151,7 @@ def usual_values(
     goes_on = is_current[order[ends]][:, None]
     remembered = past.sums.copy()
     remembered[entity[ends], phase[ends]] = np.where(
-        goes_on, before[ends], sums[ends]
+        goes_on, before[ends], after[ends]
     ).reshape(len(ends), 2, width)
     visit = Ended(moments.time[current], moments.total[current], moments.known[current])
     return usual[moments.of_row], PhaseSums(visit, remembered)
