@@ -5,6 +5,8 @@ are printed beside what they are to be.
 
 - fleets: the forecast of the forward check beside what later rows raise, 50 simulated fleets
 - past: the same with columns of the past
+- ceiling, past-ceiling: how often the best forecast possible would be as close, and how much
+  of what the check misses is chance, and how much its thresholds
 - rates: alarms on later rows, by rows a task and how rows resemble each other
 - past-rates: the same with columns of the past
 - ahead: alarms with columns of the past, over a time as long as that of the training rows
@@ -18,6 +20,7 @@ are printed beside what they are to be.
 from __future__ import annotations
 
 import argparse
+import copy
 import time
 import warnings
 from collections.abc import Iterator
@@ -31,18 +34,33 @@ from sklearn.metrics import roc_auc_score
 
 from manyone import IndependentOCKSR, TableModel
 from manyone.datasets import load_servers, load_telemetry, load_valves
+from manyone.tables.fitting import fit_again
+from manyone.tables.in_time import LATER
+from manyone.tables.sampling import kept_rows
 
 RATE = 0.1
 METHOD = IndependentOCKSR(metric="adaptive", kernel="laplacian", width=3.0)
+TASKS = 60
+# A forecast is good that is within this factor of what comes.
+FACTOR = 1.5
 KINDS = ("none", "slow drift", "jumps", "season", "AR rows")
 
 
-def fleet(kind: str, tasks: int, rows: int, seed: int) -> pd.DataFrame:
-    """Rows of machines in time; what happens goes on happening."""
+def fleet(
+    kind: str, tasks: int, rows: int, seed: int, begin: int | None = None, draw: int = 0
+) -> pd.DataFrame:
+    """Rows of machines in time; what happens goes on happening.
+
+    From row `begin` on chance decides anew, by the number of the draw: what comes before
+    is the same.
+    """
     columns = 4
     rng = np.random.default_rng(seed)
+    again = np.random.default_rng([seed, draw])
+    begin = rows if begin is None else begin
     like = 0.8 if kind == "AR rows" else 0.2
     noise = rng.normal(size=(tasks, rows + 100, columns))
+    noise[:, 100 + begin :] = again.normal(size=(tasks, rows - begin, columns))
     x = lfilter([np.sqrt(1 - like**2)], [1, -like], noise, axis=1)[:, 100:]
     when = np.arange(rows)
     if kind == "slow drift":
@@ -52,8 +70,13 @@ def fleet(kind: str, tasks: int, rows: int, seed: int) -> pd.DataFrame:
         x += 1.5 * np.sin(2 * np.pi * when[:, None] / 24 + phase)
     if kind == "jumps":
         for t in range(tasks):
-            level = np.cumsum(rng.random(rows) < 1 / 25)
-            x[t] += rng.normal(size=(level[-1] + 1, columns))[level]
+            jumps = rng.random(rows) < 1 / 25
+            levels = rng.normal(size=(jumps.sum() + 1, columns))
+            jumps[begin:] = again.random(rows - begin) < 1 / 25
+            place = np.cumsum(jumps)
+            known = jumps[:begin].sum() + 1
+            more = again.normal(size=(jumps[begin:].sum(), columns))
+            x[t] += np.vstack([levels[:known], more])[place]
     x += 2.0 * rng.normal(size=(tasks, 1, columns))
     table = pd.DataFrame(x.reshape(-1, columns), columns=list("abcd"))
     table["task"] = np.repeat(np.arange(tasks), rows)
@@ -66,37 +89,124 @@ def fitted(train: pd.DataFrame, rate: float = RATE, **options) -> TableModel:
     return TableModel("task", alarm_rate=rate, **options).fit(train)
 
 
-def fleets(
-    number: int = 50, tasks: int = 60, history: Literal["auto"] | None = None
-) -> None:
+def fleets(number: int = 50, history: Literal["auto"] | None = None) -> None:
     """The forecast beside what the rows after training raise.
 
     With a third of the tasks chance alone makes a factor of 1.5 in a third of the fleets.
     """
     ratios = []
     for seed in range(number):
-        kind = KINDS[seed % len(KINDS)]
-        rows = (80, 160, 240)[seed % 3]
-        table = fleet(kind, tasks, rows * 4 // 3, seed)
+        kind, rows, table = numbered_fleet(seed)
         model = fitted(table[table.when < rows], history=history)
         later = table[table.when >= rows]
         raised = model.score(later).alarm.mean()
         forecast = model.forward_.raised(RATE)
-        ratio = max(raised, forecast) / max(min(raised, forecast), 1e-9)
-        ratios.append((ratio, kind, rows, forecast, raised))
+        ratios.append((ratio_of(raised, forecast), kind, rows, forecast, raised))
         print(
             f"  {kind:10s} {rows:3d} rows: forecast {forecast:6.1%}, raised {raised:6.1%}",
             flush=True,
         )
-    good = np.mean([ratio <= 1.5 for ratio, *_ in ratios])
+    good = np.mean([ratio <= FACTOR for ratio, *_ in ratios])
     worst = max(ratios)
     print(
         f"fleets: forecast within a factor 1.5 in {good:.0%} (at least 80 %); worst: "
         f"{worst[1]}, {worst[2]} rows, forecast {worst[3]:.1%}, raised {worst[4]:.1%}"
     )
     for kind in KINDS:
-        of_kind = [ratio <= 1.5 for ratio, name, *_ in ratios if name == kind]
+        of_kind = [ratio <= FACTOR for ratio, name, *_ in ratios if name == kind]
         print(f"  {kind}: {np.mean(of_kind):.0%}")
+
+
+def numbered_fleet(
+    seed: int, begin: float | None = None, draw: int = 0
+) -> tuple[str, int, pd.DataFrame]:
+    """Kind, training rows a task and rows of one of the fleets, a third of them later.
+
+    From `begin` on, in training rows, chance decides anew.
+    """
+    kind = KINDS[seed % len(KINDS)]
+    rows = (80, 160, 240)[seed % 3]
+    start = None if begin is None else int(begin * rows)
+    return kind, rows, fleet(kind, TASKS, rows * 4 // 3, seed, start, draw)
+
+
+def ratio_of(one: float, other: float) -> float:
+    """The larger over the smaller."""
+    return max(one, other) / max(min(one, other), 1e-9)
+
+
+def ceiling(
+    number: int = 50, draws: int = 10, history: Literal["auto"] | None = None
+) -> None:
+    """How often the best forecast possible is within the factor, and why that of the check is not.
+
+    What comes after training is drawn again and again, and scored by the model: the mean is
+    the rate that it truly raises. The same of the last quarter, scored by the model of the check.
+    """
+    lines = []
+    for seed in range(number):
+        kind, rows, table = numbered_fleet(seed)
+        train = table[table.when < rows]
+        model = fitted(train, history=history)
+        check = earlier_model(model, train[train.when < rows * 3 // 4])
+        raised = model.score(table[table.when >= rows]).alarm.mean()
+        later = []
+        quarters = []
+        for draw in range(draws):
+            drawn = numbered_fleet(seed, 1.0, draw)[2]
+            later.append(model.score(drawn[drawn.when >= rows]).alarm.mean())
+            drawn = numbered_fleet(seed, 0.75, draw)[2]
+            quarter = drawn[(drawn.when >= rows * 3 // 4) & (drawn.when < rows)]
+            quarters.append(check.score(quarter).alarm.mean())
+        forecast = model.forward_.raised(RATE)
+        lines.append(
+            (kind, rows, raised, forecast, np.array(later), np.array(quarters))
+        )
+        print(
+            f"  {kind:10s} {rows:3d} rows: truly {np.mean(later):6.1%} (a draw ± "
+            f"{np.std(later, ddof=1):.1%}), check truly {np.mean(quarters):6.1%} (± "
+            f"{np.std(quarters, ddof=1):.1%}); forecast {forecast:6.1%}, raised {raised:6.1%}",
+            flush=True,
+        )
+    for kind in ("", *KINDS):
+        explain_ratios(kind or "all", [line for line in lines if kind in ("", line[0])])
+
+
+def earlier_model(model: TableModel, earlier: pd.DataFrame) -> TableModel:
+    """The model of the earlier rows that the forward check of a model fits."""
+    past = model.training_.past
+    compared = None if past is None else past.compared
+    rows = kept_rows(earlier, model._roles(), [], compared)
+    check = copy.copy(model)
+    return check._become(fit_again(model, rows, 1.0 - LATER))
+
+
+def explain_ratios(name: str, lines: list) -> None:
+    """Print shares within the factor, and logarithms of ratios: their means and spreads."""
+    measured = []
+    known = []
+    same_size = []
+    for _, _, raised, forecast, later, _ in lines:
+        measured.append(ratio_of(forecast, raised) <= FACTOR)
+        for place, one in enumerate(later):
+            others = np.delete(later, place)
+            known.append(ratio_of(others.mean(), one) <= FACTOR)
+            same_size += [ratio_of(other, one) <= FACTOR for other in others]
+    truly = np.log([line[4].mean() for line in lines])
+    check = np.log([line[5].mean() for line in lines])
+    noise_later = [np.std(np.log(np.maximum(line[4], 1e-4)), ddof=1) for line in lines]
+    noise_check = [np.std(np.log(np.maximum(line[5], 1e-4)), ddof=1) for line in lines]
+    between = check - truly
+    error = between.std(ddof=1) / np.sqrt(len(lines))
+    print(
+        f"{name}: the check is within the factor in {np.mean(measured):.0%}; the true rate in "
+        f"{np.mean(known):.0%}, as many rows by the model itself in {np.mean(same_size):.0%}. "
+        f"Logarithms: true rate of the check less that of the model {between.mean():+.2f} ± "
+        f"{error:.2f}, spread between fleets {between.std(ddof=1):.2f}; noise of the later rows "
+        f"{np.sqrt(np.mean(np.square(noise_later))):.2f}, of the last quarter "
+        f"{np.sqrt(np.mean(np.square(noise_check))):.2f}",
+        flush=True,
+    )
 
 
 def rates(sets: int = 4, history: Literal["auto"] | None = None) -> None:
@@ -328,6 +438,8 @@ def spacecraft() -> None:
 PARTS = {
     "fleets": fleets,
     "past": lambda: fleets(history="auto"),
+    "ceiling": ceiling,
+    "past-ceiling": lambda: ceiling(history="auto"),
     "rates": rates,
     "past-rates": lambda: rates(history="auto"),
     "ahead": ahead,
