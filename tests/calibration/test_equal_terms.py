@@ -28,6 +28,7 @@ def test_what_a_row_more_is_worth_is_taken_off(slope, leave):
     once = Round(-gamma * np.exp(slope / kept), kept)
     twice = Round(-gamma * np.exp(slope / (kept - 1.0)), kept - 1.0)
     found = on_equal_terms(once, twice, CODES, np.ones(len(CODES)), SIZES * 1.0, None)
+    found = found.scores
     # One row, of however many were left out.
     np.testing.assert_allclose(found, -gamma * np.exp(slope / (kept + 1.0)), rtol=0.04)
 
@@ -40,12 +41,14 @@ def test_rows_that_did_not_leave_and_copies_stay_where_they_are():
     copies = np.flatnonzero(CODES == 5)[:2]
     once.scores[copies] = -1.25
     found = on_equal_terms(once, twice, CODES, np.ones(len(CODES)), SIZES * 1.0, None)
+    found = found.scores
     assert np.isnan(found[:4]).all() and np.all(found[copies] == -1.25)
     moved = np.flatnonzero(~np.isnan(once.scores) & (once.scores != -1.25))
     assert np.all(found[moved] != once.scores[moved])
     # Where a fifth of the rows have copies, scores have few values: nothing is moved.
     tied = Round(np.round(once.scores, 0), once.kept)
     found = on_equal_terms(tied, twice, CODES, np.ones(len(CODES)), SIZES * 1.0, None)
+    found = found.scores
     np.testing.assert_array_equal(found, tied.scores)
 
 
@@ -54,7 +57,8 @@ def test_nothing_is_moved_where_nothing_is_known():
     once = Round(-np.arange(1.0, 5.0), np.full(4, 3.0))
     twice = Round(-np.arange(2.0, 6.0), np.full(4, 2.0))
     found = on_equal_terms(once, twice, few, np.ones(4), np.array([4.0]), None)
-    np.testing.assert_array_equal(found, once.scores)
+    np.testing.assert_array_equal(found.scores, once.scores)
+    assert found.drift == 0.0
 
 
 def test_rows_beyond_the_far_score_stay_there_where_scores_saturate():
@@ -64,6 +68,7 @@ def test_rows_beyond_the_far_score_stay_there_where_scores_saturate():
     twice = Round(-gamma * np.exp(0.2 / (N - 2.0)), N - 2.0)
     far = -np.ones(len(SIZES))
     moved = on_equal_terms(once, twice, CODES, np.ones(len(CODES)), SIZES * 1.0, far)
+    moved = moved.scores
     beyond = once.scores < -1.0
     assert 0.3 < beyond.mean() < 0.7
     np.testing.assert_allclose(moved[beyond], once.scores[beyond], rtol=1e-12)
@@ -80,8 +85,22 @@ def test_tasks_that_were_left_out_once_only_are_not_moved():
     twice = Round(np.where(codes == 0, -1.2 * gamma, np.nan), kept - 20.0)
     counts = np.array([100.0, 8.0, 20.0])
     moved = on_equal_terms(once, twice, codes, np.ones(len(codes)), counts, None)
+    moved = moved.scores
     assert np.all(moved[codes == 0] > once.scores[codes == 0])
     np.testing.assert_array_equal(moved[codes > 0], once.scores[codes > 0])
+
+
+def test_rows_in_time_are_moved_by_twice_what_a_block_of_time_costs():
+    rng = np.random.default_rng(0)
+    codes = np.repeat(np.arange(10), 100)
+    gamma = rng.gamma(3.0, size=len(codes))
+    once = Round(-gamma, np.full(len(codes), 60.0))
+    twice = Round(-gamma, np.full(len(codes), 40.0))
+    later = Round(-1.1 * gamma, np.full(len(codes), 40.0))
+    counts = np.full(10, 100.0)
+    moved = on_equal_terms(once, twice, codes, np.ones(1000), counts, None, later)
+    assert moved.drift == pytest.approx(2.0 * np.log(1.1))
+    np.testing.assert_allclose(moved.scores, 1.21 * once.scores)
 
 
 def rows_of(codes):

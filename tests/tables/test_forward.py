@@ -1,6 +1,7 @@
 """The forward check: against models fitted by hand to the earlier rows."""
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -9,7 +10,7 @@ from scipy.signal import lfilter
 
 import manyone
 from manyone import IndependentOCKSR, TableModel
-from manyone.tables.forward import ForwardCheck
+from manyone.tables.forward import ForwardCheck, check_forward
 
 METHOD = IndependentOCKSR(metric="adaptive", kernel="laplacian", width=3.0)
 
@@ -46,6 +47,18 @@ def test_it_counts_what_a_model_of_the_earlier_rows_raises(drift, history):
     by_hand = fitted(table[is_earlier], **options)
     alarms = by_hand.score(table[~is_earlier])
     assert model.forward_.raised(rate) == alarms["alarm"].mean()
+
+
+def test_it_looks_ahead_as_far_as_the_model():
+    """Estimates of drift from fewer rows differ, and would make the forecast differ."""
+    table = fleet(4.0)
+    model = fitted(table)
+    assert model.model_.solution_.drift > 0.0
+    far = model.forward_.p_value
+    solution = model.model_.solution_
+    model.model_.solution_ = replace(solution, drift=0.0)
+    near = check_forward(model).p_value
+    assert np.all(near <= far) and near.mean() < far.mean()
 
 
 def test_only_drift_is_warned_of():

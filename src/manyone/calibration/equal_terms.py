@@ -69,6 +69,16 @@ class Round(NamedTuple):
     kept: Array
 
 
+class Moved(NamedTuple):
+    """Scores (n,) on the terms of new rows, and by how much rows in time were moved.
+
+    That is a logarithm: depths are multiplied by its exponential.
+    """
+
+    scores: Array
+    drift: float = 0.0
+
+
 def on_equal_terms(
     once: Round,
     twice: Round,
@@ -77,7 +87,7 @@ def on_equal_terms(
     counts: Array,
     far: Array | None,
     later: Round | None = None,
-) -> Array:
+) -> Moved:
     """Scores of folds on the terms of new rows, see the module.
 
     Parameters
@@ -95,13 +105,13 @@ def on_equal_terms(
 
     Returns
     -------
-    ndarray of shape (n,)
+    Moved
     """
     n_tasks = len(counts)
     size = sizes_of(far, n_tasks)[np.maximum(codes, 0)]
     judged = ~np.isnan(once.scores)
     if has_few_values(once.scores, codes, weight):
-        return once.scores  # (moved, yes/no columns raised 11 % of 10)
+        return Moved(once.scores)  # (moved, yes/no columns raised 11 % of 10)
     tied = tied_scores(once.scores, codes, weight)
     values = once.scores / size
     bend = 0.0
@@ -123,12 +133,14 @@ def on_equal_terms(
     has_twice = np.zeros(n_tasks, dtype=bool)
     has_twice[codes[~np.isnan(fewer)]] = True
     moved = values * np.where(has_twice[codes] & ~beyond_far, factor, 1.0)
+    drift = 0.0
     if later is not None:
         far_off = stretched(later.scores / size, bend)
         growth = _BLOCKS_AHEAD * depths.growth(fewer, far_off)
-        moved = moved * np.exp(np.clip(growth, 0.0, _LOG_DRIFT))
+        drift = float(np.clip(growth, 0.0, _LOG_DRIFT))
+        moved = moved * np.exp(drift)
     moved = unstretched(moved, bend) * size
-    return np.where(judged & ~tied, moved, once.scores)
+    return Moved(np.where(judged & ~tied, moved, once.scores), drift)
 
 
 class _Depths(NamedTuple):

@@ -17,7 +17,7 @@ import numpy as np
 
 from manyone._types import Array, Codes, Mask, Rows
 from manyone.calibration.borrowing import mean_root_depths
-from manyone.calibration.equal_terms import Round, on_equal_terms
+from manyone.calibration.equal_terms import Moved, Round, on_equal_terms
 from manyone.calibration.thresholds import sizes_of
 from manyone.data.groups import first_judged, looks_ahead
 from manyone.data.rows import TrainingRows
@@ -105,7 +105,7 @@ def solve_with_folds(
             solution = first.result()
     far = solution.scorer.far()
     once = _round(folds, results[:n_folds], rows, far)
-    left_out = once.scores
+    left_out = Moved(once.scores)
     if n_folds < len(refits):
         twice = _round(refits[n_folds:], results[n_folds:], rows, far)
         normal = np.where(rows.outlier, 0.0, rows.weight)
@@ -124,7 +124,8 @@ def solve_with_folds(
         shift = _shift(folds, seen_rows, results[:n_folds], solution, rows)
     return replace(
         solution,
-        left_out=left_out,
+        left_out=left_out.scores,
+        drift=left_out.drift,
         responses=None,
         shift=shift,
         left_out_source="folds",

@@ -73,6 +73,9 @@ class Solution:
     responses : ndarray of shape (n, 2) or None
         What a closed form knows of each row beyond its left-out score, see
         :class:`manyone.solvers.ridge.LeftOutRows`.
+    drift : float
+        Logarithm of how much left-out depths were enlarged, as rows in time will be farther
+        away than these, see :mod:`manyone.calibration.equal_terms`.
     shift : ndarray of shape (n,) or None
         By how much depths of the other rows of its task grow when a row leaves, where that
         was measured, see :mod:`manyone.calibration.borrowing`.
@@ -88,6 +91,7 @@ class Solution:
     report: FitReport = field(default_factory=FitReport)
     learned: Mapping[str, Any] = field(default_factory=dict)
     responses: Array | None = None
+    drift: float = 0.0
     shift: Array | None = None
     judge: Judge | None = None
     one_minus_leverage: Array | None = None
