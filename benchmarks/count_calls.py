@@ -53,8 +53,8 @@ LIMITS = {
     "JointOCKSR().fit": Limit(48, 101),
     "NonlinearOCKSR().fit": Limit(75, 145),
     "JointOCKSR(landmarks=).fit": Limit(80, 172),
-    "manyone fit": Limit(230, 640),
-    "manyone score": Limit(125, 314),
+    "manyone fit": Limit(230, 622),
+    "manyone score": Limit(125, 306),
 }
 
 

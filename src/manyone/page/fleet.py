@@ -109,53 +109,21 @@ class FleetReport:
         )
 
 
-@dataclass(frozen=True)
-class Summary:
-    """Alarms of a table beside what was promised; places are percent of the axis."""
-
-    rows: int
-    alarms: int
-    open_alarms: int
-    promised: float
-    most_by_chance: int
-    chance: float
-    more_than_chance: bool
-    is_quiet: bool
-    tasks: int
-    incidents: int
-    outstanding: int
-    answered: int
-    axis: float
-
-    @classmethod
-    def of(cls, findings: Findings, rate: float) -> Summary:
-        """Of findings."""
-        rows, alarms = findings.counts
-        total = int(alarms.sum())
-        promised = float(rate * rows.sum())
-        most = findings.most_by_chance
-        return cls(
-            rows=int(rows.sum()),
-            alarms=total,
-            open_alarms=int(np.count_nonzero(findings.open_alarms)),
-            promised=promised,
-            most_by_chance=most,
-            chance=findings.chance,
-            more_than_chance=findings.more_than_chance,
-            is_quiet=is_quiet(findings),
-            tasks=int(np.count_nonzero(rows)),
-            incidents=len(findings.incidents),
-            outstanding=len(findings.outstanding),
-            answered=sum(
-                incident.stands_out and not incident.is_outstanding
-                for incident in findings.incidents
-            ),
-            axis=1.06 * max(total, most, promised, 1.0),
-        )
-
-    def place(self, count: float) -> float:
-        """Place of a count on the axis, in percent."""
-        return 100.0 * count / self.axis
+def totals_of(findings: Findings, rate: float) -> dict[str, float]:
+    """Counts of a table beside what was promised, and the end of an axis for them."""
+    rows, alarms = findings.counts.sum(axis=1).tolist()
+    answered = [i for i in findings.incidents if i.stands_out and i.answer]
+    promised = rate * rows
+    return {
+        "rows": rows,
+        "tasks": int(np.count_nonzero(findings.counts[0])),
+        "alarms": alarms,
+        "open_alarms": int(np.count_nonzero(findings.open_alarms)),
+        "promised": promised,
+        "answered": len(answered),
+        "is_quiet": is_quiet(findings),
+        "axis": 1.06 * max(alarms, findings.most_by_chance, promised, 1.0),
+    }
 
 
 @dataclass(frozen=True)

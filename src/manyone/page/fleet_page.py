@@ -12,7 +12,7 @@ import numpy as np
 from manyone._types import Array, Codes
 from manyone.alerts.incidents import Findings
 from manyone.alerts.values import Rows
-from manyone.page.fleet import Bin, FleetReport, Summary, task_map, time_line
+from manyone.page.fleet import Bin, FleetReport, task_map, time_line, totals_of
 from manyone.page.html import packed_json, templates
 
 _STATIC = 12  # lines of a list without script
@@ -36,11 +36,11 @@ def fleet_page(report: FleetReport) -> str:
         and a task opens on a click.
     """
     findings = report.findings
-    summary = None
+    totals: dict[str, float] = {}
     bins: list[Bin] = []
     worst = np.arange(len(report.tasks.names))
     if findings is not None:
-        summary = Summary.of(findings, report.rate)
+        totals = totals_of(findings, report.rate)
         worst = np.lexsort((-findings.counts[1], findings.by_chance))
         if findings.rows.time is not None:
             bins = time_line(findings, report.drift)
@@ -50,7 +50,7 @@ def fleet_page(report: FleetReport) -> str:
     template = templates("manyone.page").get_template("fleet_page.html")
     text = template.render(
         report=report,
-        summary=summary,
+        totals=totals,
         bins=bins,
         worst=worst.tolist(),
         square=square,
