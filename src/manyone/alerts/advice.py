@@ -126,16 +126,16 @@ def _other_alarms(model: str, findings: Findings, rate: float) -> list[Step]:
     most = findings.most_by_chance
     total = int(findings.open_alarms.sum())
     outstanding = sum(len(incident.alarms) for incident in findings.outstanding)
-    others = total - outstanding
-    if others > most:
+    other_alarms = total - outstanding
+    if other_alarms > most:
         text = (
-            f"There are {others:,} alarms outside the incidents that stand out; "
+            f"There are {other_alarms:,} alarms outside the incidents that stand out; "
             f"chance explains up to {most:,}. If these rows are normal, the tasks have "
             "changed since training: enroll recent normal rows."
         )
         return [Step(text, f"manyone enroll {model} NORMAL_ROWS")]
-    if outstanding and others:
-        text = f"Besides these incidents there are {plural(others, 'more alarm')}"
+    if outstanding and other_alarms:
+        text = f"Besides these incidents there are {plural(other_alarms, 'more alarm')}"
         return [Step(f"{text}; chance explains up to {most:,}.")]
     if findings.rate is not None and is_quiet(findings):
         text = (

@@ -79,8 +79,8 @@ def gap_sentences(
             )
             gaps.append((float(by_chance[task]), text))
     sentences = [text for _, text in sorted(gaps)]
-    told = sentences[:_MOST]
+    shown = sentences[:_MOST]
     if len(sentences) > _MOST:
         more = plural(len(sentences) - _MOST, "more column")
-        told.append(f"{more} of tasks are missing more often, too.")
-    return tuple(told)
+        shown.append(f"{more} of tasks are missing more often, too.")
+    return tuple(shown)

@@ -58,8 +58,8 @@ def gap_pvalues(gaps: Array, current: Array, level: float) -> Array:
     ndarray of shape (T,)
     """
     counts = np.count_nonzero(~np.isnan(gaps), axis=1)
-    own = (1.0 + np.count_nonzero(gaps >= current[:, None], axis=1)) / (counts + 1.0)
-    p = np.where(counts > 0, own, 1.0)
+    own_p = (1.0 + np.count_nonzero(gaps >= current[:, None], axis=1)) / (counts + 1.0)
+    p = np.where(counts > 0, own_p, 1.0)
     borrows = (counts > 0) & ((counts + 1.0) * level < 1.0 - _ROUNDING)
     size = np.zeros(len(counts), dtype=np.intp)
     size[borrows] = _SIZES[np.searchsorted(_SIZES, counts[borrows], "right") - 1]
@@ -68,9 +68,9 @@ def gap_pvalues(gaps: Array, current: Array, level: float) -> Array:
     for k in np.unique(size[borrows]).tolist():
         borrowers = np.flatnonzero(size == k)
         p[borrowers] = _borrowed(gaps, sums, counts, current, borrowers, k)
-    p[borrows] = (p[borrows] + own[borrows]) / _lenders(counts, size, borrows)
+    p[borrows] = (p[borrows] + own_p[borrows]) / _lenders(counts, size, borrows)
     within = borrows & (current <= np.nanmax(gaps, axis=1, initial=0.0))
-    p[within] = np.maximum(p[within], own[within] / LIMIT_RATIO)
+    p[within] = np.maximum(p[within], own_p[within] / LIMIT_RATIO)
     return p
 
 
@@ -110,5 +110,5 @@ def _lenders(counts: Codes, size: Codes, borrows: Array) -> Array:
     """Tasks that each borrower is compared with, itself included, shape (b,)."""
     ascending = np.sort(counts)
     need = size[borrows] + 1
-    others = len(counts) - np.searchsorted(ascending, need, "left")
-    return np.asarray(others - (counts[borrows] >= need) + 1.0)
+    lenders = len(counts) - np.searchsorted(ascending, need, "left")
+    return np.asarray(lenders - (counts[borrows] >= need) + 1.0)

@@ -92,8 +92,8 @@ def read_mutes(path: Path, model: TableModel) -> list[Mute]:
     why = ["muted"] * len(table)
     if "why" in table.columns:
         why = [text or "muted" for text in table["why"].cast(str).to_list()]
-    known = {str(label) for label in model.tasks_.tolist()}
-    strange = [name for name in names if name is not None and name not in known]
+    task_names = {str(label) for label in model.tasks_.tolist()}
+    strange = [name for name in names if name is not None and name not in task_names]
     if strange:
         warn_user(f"{path}: the model does not know {shortlist(strange, 3)}.")
     begin = _limits(table, "from", -np.inf, path)

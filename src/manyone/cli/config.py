@@ -49,15 +49,15 @@ def read_config(path: Path) -> Settings:
     _refuse_unknown(path, "section", settings, _KEYS)
     if "data" not in settings:
         raise InputError(f"{path} has no section [data]. Add model, state and table.")
-    for section, given in settings.items():
-        if not isinstance(given, dict):
+    for section, entries in settings.items():
+        if not isinstance(entries, dict):
             raise InputError(f"{path}: {section} is no section. Write [{section}].")
         keys = _KEYS[section]
-        _refuse_unknown(path, f"key of [{section}]", given, keys)
-        for name, value in given.items():
+        _refuse_unknown(path, f"key of [{section}]", entries, keys)
+        for name, value in entries.items():
             _check(f"{path}: [{section}] {name} = {value!r}", value, keys[name])
         for name in _NEEDED.get(section, ()):
-            if name not in given:
+            if name not in entries:
                 raise InputError(f"{path}: [{section}] has no {name}. Add it.")
     return settings
 

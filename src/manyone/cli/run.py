@@ -171,21 +171,23 @@ class _Due:
 
     def _report(self) -> None:
         """Write the page of the store, if it is due."""
-        asked = self._settings["report"]
+        settings = self._settings["report"]
         with open_store(self._state) as store:
-            day = self._is_due(store, _REPORTED, asked.get("every_days", 0.0))
+            day = self._is_due(store, _REPORTED, settings.get("every_days", 0.0))
             if day is not None:
-                out = self._config.parent / asked["out"]
+                out = self._config.parent / settings["out"]
                 report(self._model, out=out, state=self._state)
                 store.set_note(_REPORTED, repr(day))
                 store.commit()
 
     def _refit(self) -> None:
         """Fit and judge a challenger, if it is due."""
-        asked = self._settings["refit"]
+        settings = self._settings["refit"]
         with open_store(self._state) as store, about(self._state):
             last = store.note(_REFITTED)
-            day = self._is_due(store, _REFITTED, asked.get("every_days", _EVERY_DAYS))
+            day = self._is_due(
+                store, _REFITTED, settings.get("every_days", _EVERY_DAYS)
+            )
             if day is None:
                 return
             champion = load_model(self._model)
@@ -197,7 +199,7 @@ class _Due:
                 return
             with working("refitting"):
                 verdict = challenge(
-                    champion, rows, asked.get("train_days", _TRAIN_DAYS)
+                    champion, rows, settings.get("train_days", _TRAIN_DAYS)
                 )
             if verdict.challenger is not None:
                 replace_model(store, self._model, verdict.challenger, verdict.facts)

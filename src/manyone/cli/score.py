@@ -135,8 +135,10 @@ def score(
             with about(source, block.first_row):
                 frame, past = fitted.with_past(as_table(block.table), past)
                 answers = fitted._answer(frame, fdr, unknown, worth)
-                kept = as_table(block.written.select(names))
-                scores: pl.DataFrame = fitted._scores(frame, answers, explain, kept)
+                kept_columns = as_table(block.written.select(names))
+                scores: pl.DataFrame = fitted._scores(
+                    frame, answers, explain, kept_columns
+                )
             if needs_incidents:
                 parts.append(scored_rows(fitted, frame, answers, block.first_row))
             counts.append(
@@ -154,14 +156,14 @@ def score(
     findings = None
     if needs_incidents:
         findings = findings_of(fitted, parts, by_rate=fdr is None)
-        found: pl.DataFrame = incident_table(fitted, frame, findings)
+        incident_lines: pl.DataFrame = incident_table(fitted, frame, findings)
     if findings is not None and incidents is not None:
         with table_writer(incidents) as add:
-            add(found)
+            add(incident_lines)
     if findings is not None and as_json:
         about_files = {"model": str(model), "table": str(source)}
-        whole = about_files | summary | _findings_summary(findings, found)
-        typer.echo(json.dumps(whole, default=datetime.isoformat))
+        everything = about_files | summary | _findings_summary(findings, incident_lines)
+        typer.echo(json.dumps(everything, default=datetime.isoformat))
     else:
         _show(summary, out)
         if findings is not None:

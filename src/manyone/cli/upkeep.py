@@ -43,12 +43,14 @@ def enroll(
     Of tasks that it knows, or of new ones. Thresholds are set anew.
     """
     source = source_of(table, sql, db)
-    with changing(model) as found:
-        before = found.n_rows_, len(found.tasks_)
-        roles = [str(name) for name in (found.outlier, found.time) if name is not None]
+    with changing(model) as fitted:
+        before = fitted.n_rows_, len(fitted.tasks_)
+        roles = [
+            str(name) for name in (fitted.outlier, fitted.time) if name is not None
+        ]
         with about(source), working("enrolling"):
-            found.enroll(rows_for(found, source, find=roles))
-        after = found.n_rows_, len(found.tasks_)
+            fitted.enroll(rows_for(fitted, source, find=roles))
+        after = fitted.n_rows_, len(fitted.tasks_)
     typer.echo(
         f"{plural(after[0] - before[0], 'row')} and {plural(after[1] - before[1], 'new task')} "
         f"enrolled; {model} has {plural(after[0], 'row')} of {plural(after[1], 'task')} now."
@@ -63,18 +65,18 @@ def forget(
     ],
 ) -> None:
     """Remove a task and every row of it from a model."""
-    with changing(model) as found:
-        columns = found.task_columns
+    with changing(model) as fitted:
+        columns = fitted.task_columns
         if len(task) not in (1, len(columns)):
             names = " and ".join(map(repr, columns))
             raise InputError(
                 f"{' '.join(task)}: give one task, which is a value of {names}."
             )
-        rows = found.n_rows_
+        rows = fitted.n_rows_
         with about(model), working("forgetting"):
-            found.forget(label_of(found, task))
-        gone = plural(rows - found.n_rows_, "row")
-        tasks = plural(len(found.tasks_), "task")
+            fitted.forget(label_of(fitted, task))
+        gone = plural(rows - fitted.n_rows_, "row")
+        tasks = plural(len(fitted.tasks_), "task")
     echo(f"{gone} of {' / '.join(task)} forgotten; {model} has {tasks} now.")
 
 
@@ -86,8 +88,8 @@ def recalibrate(
 ) -> None:
     """Promise another alarm rate; nothing is fitted again."""
     check_rate(alarm_rate)
-    with changing(model) as found, about(model):
-        found.recalibrate(alarm_rate)
+    with changing(model) as fitted, about(model):
+        fitted.recalibrate(alarm_rate)
     typer.echo(
-        f"{model} promises alarms on {found.promised_rate_:.2%} of normal rows now."
+        f"{model} promises alarms on {fitted.promised_rate_:.2%} of normal rows now."
     )

@@ -154,7 +154,7 @@ def watch(
     fitted = load_model(model)
     names = [name.strip() for text in keep or [] for name in text.split(",")]
     worth = asked_worth(fitted, at_least, direction)
-    given = read_answers(feedback)
+    given_answers = read_answers(feedback)
     mutes = None if mute is None else read_mutes(mute, fitted)
     with open_store(state) as store:
         with about(state):
@@ -177,7 +177,7 @@ def watch(
             out=out,
             cool_down=None if notify is None else timedelta(minutes=cool_down),
         )
-        answers = given.of_rows(store)
+        answers = given_answers.of_rows(store)
         new_answers = add_answers(store, answers)
         run.watch_new_rows()
         run.finish()

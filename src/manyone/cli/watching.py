@@ -158,9 +158,9 @@ class WatchRun:
         """Use answers to rows that have come now, and forget old values."""
         use_answers(self.store, self.monitor)
         silent = self._arrivals.silent(self.silence_level)
-        self.silent = [one for one in silent if not self._is_muted(one.task)]
+        self.silent = [each for each in silent if not self._is_muted(each.task)]
         self._notices += [
-            silent_notice(one.task, one.latest) for one in self.silent if one.new
+            silent_notice(each.task, each.latest) for each in self.silent if each.new
         ]
         self.store.prune_values(self.keep_days)
         self._commit()
@@ -202,13 +202,16 @@ class WatchRun:
         file_rows = (block.first_row + answers.rows).tolist()
         rows = block.table[answers.rows.tolist()]
         written = block.written[answers.rows.tolist()]
-        said = ("score", "p_value", "drift", "weight")
+        judged_fields = ("score", "p_value", "drift", "weight")
         columns = {
             "id": [ids[row] for row in answers.rows.tolist()],
             "file": [file_number] * len(rows),
             "file_row": file_rows,
             "raised": watched.alarm[answers.rows].tolist(),
-            **{name: getattr(watched, name)[answers.rows].tolist() for name in said},
+            **{
+                name: getattr(watched, name)[answers.rows].tolist()
+                for name in judged_fields
+            },
             **self._columns(rows, moments[answers.rows], answers, scored, muted),
             "kept": self._kept(written),
             **self._finder.columns(state, scored),

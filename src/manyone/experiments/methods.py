@@ -191,8 +191,14 @@ def compared(kind: str) -> list[Method]:
             table.append(Method(name, name, "tuned", model, rival.grid, rival.quick))
         return table
     table = [
-        Method(f"auto ({told})", "auto", DEFAULT, AutoOneClass(anomalies=told), {})
-        for told in _TABLES[kind]["auto"]
+        Method(
+            f"auto ({anomalies})",
+            "auto",
+            DEFAULT,
+            AutoOneClass(anomalies=anomalies),
+            {},
+        )
+        for anomalies in _TABLES[kind]["auto"]
     ]
     table += _own_on_faults() if kind == "faults" else [_adaptive()]
     for name, rival in rivals.items():

@@ -109,13 +109,14 @@ class Plan:
     only: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        known = [method.name for method in compared(self.protocols[0])]
-        known += rivals_of(self.protocols[0])
+        method_names = [method.name for method in compared(self.protocols[0])]
+        method_names += rivals_of(self.protocols[0])
         for name in self.only or ():
-            if name not in known:
+            if name not in method_names:
+                names = shortlist(method_names, len(method_names))
                 raise ValueError(
                     f"only: there is no method {name!r}. Give a method of your own a "
-                    f"name in METHODS first. The methods are {shortlist(known, len(known))}."
+                    f"name in METHODS first. The methods are {names}."
                 )
 
     @property

@@ -181,10 +181,10 @@ class Protocol(Sizes):
         train = np.concatenate([rows[: self.n_train] for rows in drawn])
         positive = np.concatenate([rows[self.n_train :] for rows in drawn])
         owner = np.repeat(tasks, self.n_positive)
-        others = np.flatnonzero(np.isin(labels, strangers))
+        stranger_rows = np.flatnonzero(np.isin(labels, strangers))
         negative = []
         for label in tasks:
-            pool = positive[owner != label] if self.kind == "seen" else others
+            pool = positive[owner != label] if self.kind == "seen" else stranger_rows
             if len(pool) < self.n_negative:
                 raise ValueError(
                     f"The protocol needs {self.n_negative} negatives per task; only {len(pool)} "

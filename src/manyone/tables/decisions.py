@@ -151,12 +151,12 @@ def decide(
     of columns with a past.
     """
     is_known = np.isfinite(column.values)
-    known = int(is_known.sum())
-    missing = 1.0 - known / len(is_known)
-    decision = Decision(name, column.kind, None, missing, len(is_known) - known)
+    n_known = int(is_known.sum())
+    missing = 1.0 - n_known / len(is_known)
+    decision = Decision(name, column.kind, None, missing, len(is_known) - n_known)
     if column.kind not in _WORDS:
         return decision.dropped(f"values of type {column.kind} are not used")
-    if known == 0:
+    if n_known == 0:
         return decision.dropped("no value")
     if column.levels is not None:
         return _decide_text(decision, column, column.levels.tolist(), codes)

@@ -420,10 +420,10 @@ def _reach(levels: Array, codes: Codes, n_tasks: int) -> Array:
     reach[0] = -np.inf
     starts = np.searchsorted(codes, np.arange(n_tasks + 1))
     for task in np.flatnonzero(np.diff(starts) >= _KNOWN_ROWS).tolist():
-        own = levels[starts[task] : starts[task + 1]]
-        known = ~np.isnan(own)
-        enough = np.flatnonzero(known.sum(axis=0) >= _KNOWN_ROWS)
-        beyond = _FARTHEST_LEVEL * np.nanstd(own[:, enough], axis=0)
-        reach[0, task, enough] = np.nanmin(own[:, enough], axis=0) - beyond
-        reach[1, task, enough] = np.nanmax(own[:, enough], axis=0) + beyond
+        task_levels = levels[starts[task] : starts[task + 1]]
+        is_known = ~np.isnan(task_levels)
+        enough = np.flatnonzero(is_known.sum(axis=0) >= _KNOWN_ROWS)
+        beyond = _FARTHEST_LEVEL * np.nanstd(task_levels[:, enough], axis=0)
+        reach[0, task, enough] = np.nanmin(task_levels[:, enough], axis=0) - beyond
+        reach[1, task, enough] = np.nanmax(task_levels[:, enough], axis=0) + beyond
     return reach

@@ -88,14 +88,14 @@ def fit_table(asked: TableModel, table: Table) -> Fitted:
         learned = training.settled()
     encoder = Encoder.learn(*learned.normal(), linear, in_time.parts, in_time.drifting)
     Z = encoder.encode(learned.columns, learned.codes())
-    given = learned.given()
+    fit_arguments = learned.given()
     announce_fit(
         *(len(Z), training.n_rows, len(encode(training.labels)[0]), Z.shape[1]),
         is_tuned=isinstance(asked.method, str) and asked.method != "default",
         in_time=training.times is not None,
     )
     with quietly():
-        model, choice = choose_model(asked, Z, given)
+        model, choice = choose_model(asked, Z, fit_arguments)
     for lines in (by_season.lines, in_time.lines):
         if lines:
             choice = {

@@ -169,8 +169,8 @@ def _sequences(model: TableModel) -> Iterator[Array]:
         return
     p = thresholds.left_out_pvalues()
     codes = lookup(model.training_.labels, model.tasks_)
-    kept = np.bincount(codes[codes != MISSING])
-    apart = model.training_.task_rows(model.tasks_) / kept
+    kept_rows = np.bincount(codes[codes != MISSING])
+    apart = model.training_.task_rows(model.tasks_) / kept_rows
     for task, (start, end) in enumerate(pairwise(calibration.starts.tolist())):
         in_time = p[start:end][np.argsort(calibration.place[start:end])]
         number = int(apart[task] * (end - start))

@@ -127,15 +127,15 @@ def _sweep(table: Table, past: TrainingPast | None) -> Sweep:
     """How to pass over a table, whose rows have a past or not."""
     if in_memory(table):
         frame = as_table(table)
-        whole = ChainedBlock(frame)
+        block = ChainedBlock(frame)
         if past is not None and len(frame):
             # Rows at hand are put in the order of time, those of files have to be.
-            whole = past.block(whole, None)
+            block = past.block(block, None)
         # Some rows at a time: what is worked out of them stays small.
-        rows = as_table(whole.X)
+        rows = as_table(block.X)
         starts = range(0, max(len(rows), 1), _BLOCK_ROWS)
         parts = (rows[start : start + _BLOCK_ROWS] for start in starts)
-        return local_sweep([replace(whole, X=part) for part in parts])
+        return local_sweep([replace(block, X=part) for part in parts])
     if past is None:
         return sweep_of(table)
     return sweep_in_order(table, past.block)

@@ -134,6 +134,6 @@ class Arrivals:
         self._store.execute("UPDATE task SET silent = NULL WHERE silent IS NOT NULL")
         self._store.execute_many(
             "UPDATE task SET silent = ? WHERE name = ?",
-            [(one.p_value, one.task) for one in silent],
+            [(each.p_value, each.task) for each in silent],
         )
-        return sorted(silent, key=lambda one: (one.p_value, -one.gap, one.task))
+        return sorted(silent, key=lambda each: (each.p_value, -each.gap, each.task))

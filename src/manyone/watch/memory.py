@@ -91,8 +91,8 @@ class Memory:
 
     def correct(self, row_id: Id, weight: float, answer: int) -> None:
         """Change what is known of a row that is remembered."""
-        *said, _, _ = self.rows[row_id]
-        self.rows[row_id] = (*said, weight, answer)
+        *judged, _, _ = self.rows[row_id]
+        self.rows[row_id] = (*judged, weight, answer)
 
 
 @dataclass(frozen=True, eq=False)

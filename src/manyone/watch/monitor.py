@@ -180,11 +180,11 @@ class Monitor:
         -------
         Watched
         """
-        given = X
+        table = X
         _, X, time, id = split_columns(X, time=time, id=id)
         columns = None
         if isinstance(self.model, TableModel):
-            X = as_table(given)
+            X = as_table(table)
             past = self.state.past
             if past is not None and not carries_past(X):
                 is_new = self._is_new(X, id)
@@ -438,8 +438,8 @@ def plain_ids(ids: object, n: int | None, start: int) -> list[Id]:
         return list(range(start, start + n))
     values = [ids] if np.isscalar(ids) else np.asarray(ids, dtype=object).ravel()
     plain: list[Id] = []
-    for given in values:
-        value: object = given.item() if isinstance(given, np.generic) else given
+    for entry in values:
+        value: object = entry.item() if isinstance(entry, np.generic) else entry
         if isinstance(value, bool) or not isinstance(value, int | str):
             raise ValueError(f"id must be integers or texts; got {value!r}.")
         plain.append(value)

@@ -120,7 +120,7 @@ def unsent_messages(store: Store) -> Unsent:
 
 def incident_notice(incident: Line) -> Notice:
     """What to tell of an incident, a line of the view ``incidents``."""
-    told = ("column", "alarms", "rows", "begin", "end", "by_chance", "worst_row")
+    fields = ("column", "alarms", "rows", "begin", "end", "by_chance", "worst_row")
     task = label_text(incident["task"])
     alarms = plural(incident["alarms"], "alarm")
     times = f"{incident['begin']} to {incident['end']}"
@@ -132,7 +132,7 @@ def incident_notice(incident: Line) -> Notice:
         "kind": "incident",
         "text": f"{task}: {alarms}, {times}: {reason}",
         "task": task,
-        **{name: incident[name] for name in (*told, "reason")},
+        **{name: incident[name] for name in (*fields, "reason")},
     }
 
 

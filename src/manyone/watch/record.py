@@ -85,10 +85,10 @@ def _latest_rows(store: Store, source: Path | None) -> list[Line]:
 
 def _findings(store: Store, model: TableModel, stored: Sequence[Line]) -> Findings:
     """What the rows of a store show, with the incidents of the store."""
-    known = codes_by_name(model.tasks_.tolist())
+    model_codes = codes_by_name(model.tasks_.tolist())
     names = [row["task"] or "" for row in stored]
-    unknown = sorted({*names} - {*known})
-    codes = known | {name: len(known) + k for k, name in enumerate(unknown)}
+    unknown = sorted({*names} - {*model_codes})
+    codes = model_codes | {name: len(model_codes) + k for k, name in enumerate(unknown)}
     task = np.array([codes[name] for name in names], dtype=np.intp)
     rows = _as_rows(stored, task)
     tasks = tasks_of(model, unknown)
@@ -97,13 +97,13 @@ def _findings(store: Store, model: TableModel, stored: Sequence[Line]) -> Findin
         if row["incident"] is not None:
             places.setdefault(row["incident"], []).append(place)
     lines = store.query("SELECT * FROM incidents ORDER BY by_chance, id")
-    found = [
+    incidents = [
         _incident(line, np.array(places[line["id"]]), tasks, rows)
         for line in lines
         if line["id"] in places
     ]
     rate = model.promised_rate_
-    return Findings(tasks, rows, rate, found=tuple(found))
+    return Findings(tasks, rows, rate, found=tuple(incidents))
 
 
 def _as_rows(stored: Sequence[Line], task: Codes) -> Rows:

@@ -151,8 +151,8 @@ class ScoreCopy:
         numbers = []
         lines = []
         with sound(self._store.path):
-            for row, *values, kept, reasons in cursor:
-                columns = json.loads(kept or "{}")
+            for row, *values, kept_columns, reasons in cursor:
+                columns = json.loads(kept_columns or "{}")
                 why = [*json.loads(reasons or "[]"), *[""] * self._reasons]
                 handed_through = [columns.get(name) for name in self._kept]
                 numbers.append(row)

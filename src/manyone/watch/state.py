@@ -188,24 +188,24 @@ class MonitorState:
         rate = estimator._check_calibrated()
         anchors = anchors_of(estimator)
         n_tasks = len(anchors.low)
-        kept: dict[str, Any] = {
+        arrays: dict[str, Any] = {
             name: np.full((n_tasks, *each.shape), each.first, each.dtype)
             for name, each in _KEPT.items()
         }
-        kept["level"][:] = rate
-        kept["window"] = first_window(anchors.opening)
-        kept["log_wealth"][
+        arrays["level"][:] = rate
+        arrays["window"] = first_window(anchors.opening)
+        arrays["log_wealth"][
             _without_second_bet(estimator, anchors.scores, rate), 1
         ] = -np.inf
-        kept["shares"][:] = fresh_shares()
-        kept["neighbours"] = first_neighbours(counted_rows(estimator.calibration_))
+        arrays["shares"][:] = fresh_shares()
+        arrays["neighbours"] = first_neighbours(counted_rows(estimator.calibration_))
         return cls(
             fingerprint=fingerprint_of(model),
             rate=rate,
             drift_level=drift_level,
             fleet_flagged=np.full(1, -1),
             past=_past_of(model),
-            **kept,
+            **arrays,
         )
 
     def forget_drift(self, t: Codes) -> None:

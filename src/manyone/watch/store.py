@@ -222,10 +222,10 @@ class Store:
         state = self._saved_state()
         if state is None:
             return None
-        known = model.training_.past
-        if state.past is None and known is None:
+        trained = model.training_.past
+        if state.past is None and trained is None:
             return None
-        if state.past is None or known is None or not state.past.is_like(known):
+        if state.past is None or trained is None or not state.past.is_like(trained):
             raise StoreError(f"{self.path} is of another model.")
         return state.past.ended()
 
@@ -334,11 +334,11 @@ class Store:
         first = self.last_row + 1
         numbers = range(first, first + len(columns["id"]))
         seen = [now_text()] * len(numbers)
-        whole = {"number": numbers, "seen": seen, **columns}
+        stored = {"number": numbers, "seen": seen, **columns}
         self.execute_many(
-            f"INSERT INTO judged_row ({', '.join(whole)}) "
-            f"VALUES ({', '.join('?' * len(whole))})",
-            zip(*whole.values(), strict=True),
+            f"INSERT INTO judged_row ({', '.join(stored)}) "
+            f"VALUES ({', '.join('?' * len(stored))})",
+            zip(*stored.values(), strict=True),
         )
         if values is not None:
             self.execute_many(
