@@ -11,9 +11,9 @@ than left-out rows, whose models had fewer rows: that makes alarms rarer. The nu
 alarms of a whole table is judged by this law alone.
 
 Incidents need more. The lowest of n + m scores is a new one with probability
-m / (n + m), so the ranks of one task of thirty rows hardly speak. Incidents therefore go
-by the p-values of the model, for which tasks with few rows borrow (see
-`manyone.calibration.thresholds`), and the same law is used with k = p (n + 1): all tasks
+m / (n + m). So the ranks of one task of thirty rows say hardly anything. Incidents
+therefore go by the p-values of the model, for which tasks with few rows borrow (see
+`manyone.calibration.thresholds`). The same law is used with k = p (n + 1): all tasks
 say how many rows to expect below a level, and the n rows of a task how far it may be from
 that. Where rows have times, runs of rows take the place of rows, see `Runs`. A row
 farther out than all left-out rows counts by its distance, too, see `depth_pvalues`. All
@@ -262,8 +262,8 @@ class Runs:
     rows that follow each other: length counts, and so does depth. (It is the evidence
     for rows with p-values of density :math:`0.2 p^{-0.8}`.) A run ends where the sum
     from its first row on is negative. In sequences that do not drift the number of
-    strong runs is a Poisson number that falls exponentially with the strength, with a
-    scale that depends on how rows are related (Karlin & Dembo 1992; Altschul et al.
+    strong runs is a Poisson number that falls exponentially with the strength. Its
+    scale depends on how rows are related (Karlin & Dembo 1992; Altschul et al.
     2001). Left-out rows tell it: the p-value of a run is the number of runs as strong
     in a normal row.
 

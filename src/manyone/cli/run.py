@@ -17,9 +17,9 @@ The file::
   [refit]                     every_days = 7, train_days = 30
 
 A run that was killed goes on where it was: run it again. One runs at a time. Days are those of the
-rows. A refitted model takes the place of the one before only if it raises no more alarms in the
-last week than that one and its promise, but for chance, and misses no row called a fault; the last
-five are in the folder MODEL.versions.
+rows. A refitted model takes the place of the one before only if it misses no row called a fault.
+In the last week it may raise no more alarms than that one, nor than its promise, but for chance.
+The last five models are in the folder MODEL.versions.
 Exit codes: 0; 3 if something stands out; 2 bad input; 1 error in manyone.
 """
 

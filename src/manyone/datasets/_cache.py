@@ -1,8 +1,8 @@
 """Find the file of a data set, or make it from its original, and read it.
 
 Every data set that is not embedded lives in one *prepared* ``.npz`` file. `fetch` looks for it
-in the data folders; where it is missing, the *original* archive is taken from the same folders
-or downloaded, converted and checked, and the prepared file is written whole or not at all.
+in the data folders. Where it is missing, the *original* archive is taken from the same folders or
+downloaded, then converted and checked. The prepared file is written whole or not at all.
 """
 
 from __future__ import annotations

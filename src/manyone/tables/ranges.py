@@ -2,8 +2,8 @@
 
 A value x above the range of a column is ``(x - highest) / (highest - median)`` tails outside: the
 same whatever the units, and fair to heavy tails. The row with the highest value, left out, is to
-the others what a new row is to all: the margin is the farthest that any left-out row is outside,
-so that a normal row of n + 1 leaves it with a chance of at most 1 / (n + 1).
+the others what a new row is to all. So the margin is the farthest that any left-out row is
+outside. A normal row of n + 1 leaves it with a chance of at most 1 / (n + 1).
 """
 
 from __future__ import annotations

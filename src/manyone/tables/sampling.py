@@ -192,8 +192,8 @@ def drawn_copies(rows: TrainingTable) -> TrainingTable:
     """Rows in which a content of a large task stands as often as its copies make it.
 
     Of the copies of all contents that were kept, in the order of their hashes, every m-th is
-    drawn, so that the task has as many rows as it may have. A content with more copies than
-    that has its exact share.
+    drawn. So the task has as many rows as it may have. A content with more copies than that
+    has its exact share.
 
     Parameters
     ----------

@@ -2,11 +2,11 @@
 
 The score is minus the distance to the nearest row of any task. What is normal for a new task is
 learned by leaving tasks out: every row is compared with the rows of the other tasks only. Tasks are
-the units, so T of them give p-values of (1 + sum of shares of their rows that score no higher) /
+the units. T of them give p-values of (1 + sum of shares of their rows that score no higher) /
 (T + 1). If new tasks are like the known ones, P(p <= a) <= a on average over new tasks (Lee, Barber
 & Willett 2023). Where the rate is below 1/(T + 1), only rows beyond those of every known task raise
-an alarm, and up to 1/(T + 1) of normal rows are. A single task says nothing of others: no row of
-theirs raises an alarm.
+an alarm. Up to 1/(T + 1) of normal rows are beyond. A single task says nothing of others: no row
+of theirs raises an alarm.
 """
 
 from __future__ import annotations

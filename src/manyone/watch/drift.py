@@ -12,11 +12,11 @@ towards high ones; shares :math:`\pi` follow what has paid, with a little moved 
 step, so that a change after a long quiet time is still met.
 
 Where rows resemble the one before, low ranks come in runs although nothing changes, and whoever
-bets on them gets rich. So a row counts for :math:`c_n = (1 - r)/(1 + r)` of one, r being about the
-correlation of neighbouring ranks so far, and before them that of left-out scores in time:
-:math:`f_k` is replaced by :math:`f_k^{c_n}`. As
-:math:`c_n \le 1` is known before the rank is, no bet is better than fair (Jensen), and Ville's
-inequality stands; where rows are independent, r soon is about 0.
+bets on them gets rich. So a row counts for :math:`c_n = (1 - r)/(1 + r)` of one: :math:`f_k` is
+replaced by :math:`f_k^{c_n}`. Here r is about the correlation of neighbouring ranks so far, and
+before them that of left-out scores in time. As :math:`c_n \le 1` is known before the rank is, no
+bet is better than fair (Jensen), and Ville's inequality stands. Where rows are independent, r
+soon is about 0.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ def fresh_shares() -> Array:
 def uniforms(codes: Codes, counts: Codes) -> Array:
     """Uniform numbers in (0, 1), shape (k,): the same for the same task and count.
 
-    Drawn by hashing (splitmix64) and not from a stream, so that it does not matter how rows are
-    batched, in which order tasks come, or where a run was resumed.
+    They are drawn by hashing (splitmix64) and not from a stream. So it does not matter how rows
+    are batched, in which order tasks come, or where a run was resumed.
     """
     x = mixed(codes.astype(np.uint64) + np.uint64(STEP))
     x = mixed((x ^ counts.astype(np.uint64)) + np.uint64(STEP))

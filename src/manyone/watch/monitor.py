@@ -386,9 +386,9 @@ class Monitor:
     def drifting(self, drift_fdr: float = 0.1) -> Labels:
         """Tasks that drift, few of which are quiet, however many tasks there are.
 
-        Evidence of 1/p comes by chance with a probability of at most p (Ville), so that
-        these are p-values, and tasks are selected as by Benjamini & Hochberg (1995). The
-        list only grows until `reset`.
+        Evidence of 1/p comes by chance with a probability of at most p (Ville), so these
+        are p-values. Tasks are selected as by Benjamini & Hochberg (1995). The list only
+        grows until `reset`.
 
         Parameters
         ----------

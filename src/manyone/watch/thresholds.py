@@ -2,7 +2,7 @@ r"""Thresholds that follow the rows: adaptive conformal inference with a sliding
 
 The reference of a task is its last 100 rows taken as normal. At first it is its left-out scores,
 moved so that the first threshold is the model's own; they give way to rows evenly, low and high
-ones alike. A row raises the alarm where its p-value is at most the level q of its task, and every
+ones alike. A row raises the alarm where its p-value is at most the level q of its task. Every
 row taken as normal moves that level (Gibbs & Candes 2021),
 
 .. math:: q \leftarrow q + \eta\, w\, (\text{rate} - \text{alarm}),
@@ -10,7 +10,7 @@ row taken as normal moves that level (Gibbs & Candes 2021),
 with w the weight of the belief that the row is normal. In a task whose alarms are
 answered q may fall below 0: alarms that were raised are a debt, and rows without an
 alarm pay it back. In debt only rows beyond the bound below raise an alarm, and none once
-the debt is D = `MOST_DEBT` alarms. So q never falls below :math:`-\eta (D + 1)`, and summed over
+the debt is D = `MOST_DEBT` alarms. So q never falls below :math:`-\eta (D + 1)`. Summed over
 n rows of weight 1 there are at most :math:`\text{rate}\, n + q_0 / \eta + D + 1` alarms,
 whatever the rows do. q is at most 1/2. An alarm that waits for its answer counts by a
 guess, and may add one.
