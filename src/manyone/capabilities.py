@@ -26,6 +26,11 @@ LANDMARKS: Constraints = {
     "landmarks": [Interval(Integral, 1, None, closed="left"), None],
     "random_state": ["random_state"],
 }
+#: Constraints of the parameters of methods that are solved by iterations.
+ITERATIONS: Constraints = {
+    "tol": [Interval(Real, 0, None, closed="neither")],
+    "max_iter": [Interval(Integral, 1, None, closed="left")],
+}
 #: Fitted attributes of methods with iterations.
 ITERATED = ("objective_path_", "n_iter_")
 #: What methods that look at one task at a time can choose of a metric.

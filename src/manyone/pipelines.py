@@ -163,10 +163,10 @@ class TaskPipeline(Delegating, OutlierMixin, BaseComposition):
             kept_task = None if task is None else task[source[kept]]
             held_task = None if task is None else task[source[held]]
             kept_weight = None if weight is None else weight[source[kept]]
-            known = {"task": kept_task, "sample_weight": kept_weight}
+            kept_roles = {"task": kept_task, "sample_weight": kept_weight}
             for name, step in self._transformers():
                 try:
-                    fitted = clone(step).fit(kept_X, **asked(step, "fit", **known))
+                    fitted = clone(step).fit(kept_X, **asked(step, "fit", **kept_roles))
                     kept_role = asked(step, "transform", task=kept_task)
                     held_role = asked(step, "transform", task=held_task)
                     kept_X = fitted.transform(kept_X, **kept_role)

@@ -112,7 +112,7 @@ def test_pool_too_small_uses_the_worst_score():
     offsets, rates = calibration.offsets(0.05)
     # The new row is the lowest of seven; its p-value is (0 + 1 of 4) / 2 tasks.
     assert np.all(rates == pytest.approx(1 / 7))
-    assert calibration.at(0.05).smallest_pvalues() == pytest.approx(1 / 8)
+    assert calibration.at(0.05).smallest_pvalues == pytest.approx(1 / 8)
     assert np.all(offsets <= scores.reshape(2, 3).min(axis=1))
     message = calibration.at(0.05).shortfall_message(np.array(["a", "b"]))
     assert "no rate below 0.143" in message

@@ -11,7 +11,7 @@ from sklearn.base import clone
 
 from manyone import JointOCKSR, LinearOCKSR
 from manyone.data.rows import training_rows
-from manyone.data.sweeps import Swept
+from manyone.data.sweeps import Source
 from manyone.engines import Block, TakeSample, fit, local_sweep
 from manyone.fitting.metric import metric_of
 from manyone.metric.shrinkage import pooled_whitening
@@ -41,7 +41,7 @@ def cut(places):
 def test_any_blocks(places, size):
     sweep = local_sweep(cut(places))
     sample = sweep(TakeSample(size, sums=True))
-    found = metric_of(sample, Swept(sweep, sample.tasks))
+    found = metric_of(sample, Source(sweep, sample.tasks))
     normal = ~OUTLIER & (WEIGHT > 0)
     codes = np.unique(TASK[normal], return_inverse=True)[1]
     known = pooled_whitening(X[normal], codes, WEIGHT[normal])
@@ -56,7 +56,7 @@ def test_more_columns_than_rows():
     task = np.repeat(["a", "b", "c"], 4)
     sweep = local_sweep([Block(rows[:5], task[:5]), Block(rows[5:], task[5:])])
     sample = sweep(TakeSample(5000, sums=True))
-    found = metric_of(sample, Swept(sweep, sample.tasks))
+    found = metric_of(sample, Source(sweep, sample.tasks))
     known = pooled_whitening(rows, np.repeat([0, 1, 2], 4), np.ones(12))
     np.testing.assert_allclose(found.apply(rows), known.apply(rows), rtol=1e-8)
 
@@ -66,7 +66,7 @@ def test_tasks_that_do_not_vary():
     task = np.repeat(["a", "b"], 4)
     sweep = local_sweep([Block(rows, task)])
     sample = sweep(TakeSample(5000, sums=True))
-    found = metric_of(sample, Swept(sweep, sample.tasks))
+    found = metric_of(sample, Source(sweep, sample.tasks))
     np.testing.assert_allclose(found.apply(rows), rows)
 
 

@@ -49,27 +49,6 @@ def has_few_values(scores: Array, codes: Codes, weight: Array) -> bool:
     return len(share) > 0 and float(np.mean(share)) > _MOST_TIED
 
 
-def copies_lowered(scores: Array, seen: Array, codes: Codes, weight: Array) -> Array:
-    """Left-out scores, those of copies at most what the model of all rows says of them.
-
-    A copy is left out of a model that has its other copies. If they respond above the
-    mean, it lies nearer to the mean than a new copy does, and all new copies together
-    would fall below the threshold.
-
-    Parameters
-    ----------
-    scores, codes, weight : ndarray of shape (n,)
-    seen : ndarray of shape (n,)
-        Scores of the rows under the model of all rows; infinite where unknown.
-
-    Returns
-    -------
-    ndarray of shape (n,)
-    """
-    tied = tied_scores(scores, codes, weight)
-    return np.where(tied, np.minimum(scores, seen), scores)
-
-
 def seen_scores(
     scores: Array, rows: CodedRows, own: Callable[[Rows, Codes], Array]
 ) -> Array:

@@ -39,7 +39,7 @@ class Tails:
         Number of scores of a task that are exact.
     seen : ndarray of shape (k,)
         Scores under the model of all rows, infinite where unknown: see
-        :func:`~manyone.calibration.copies.copies_lowered`.
+        :mod:`~manyone.calibration.copies`.
     responses : ndarray of shape (k, 2)
         See :class:`~manyone.solvers.ridge.LeftOutRows`; NaN where unknown.
     """
@@ -95,12 +95,6 @@ class Tails:
             None if seen is None else seen[has_score],
             None if responses is None else responses[has_score],
         )
-
-    @classmethod
-    def none(cls, n_tasks: int) -> Tails:
-        """Tails of no rows yet."""
-        none = np.zeros(0)
-        return cls.of(none, none.astype(np.intp), none, kept_scores(n_tasks))
 
     def merged(self, *others: Tails) -> Tails:
         """Tails of the rows of all."""

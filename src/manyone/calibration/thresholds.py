@@ -51,7 +51,7 @@ from manyone.calibration.borrowing import (
     like_sizes,
     shifts,
 )
-from manyone.calibration.copies import copies_lowered, seen_scores
+from manyone.calibration.copies import seen_scores, tied_scores
 from manyone.calibration.dependence import calibration_weight
 from manyone.data.checks import warn_of_copies
 from manyone.data.rows import TrainingRows
@@ -132,7 +132,8 @@ class Calibration:
         far : ndarray of shape (T,) or None
             Scores of rows far away, where known: the unit that tasks have in common.
         seen : ndarray of shape (n,) or None
-            Scores of the same rows under the model of all rows, see `copies_lowered`.
+            Scores of the same rows under the model of all rows: copies score
+            at most that, see :mod:`.copies`.
         responses : ndarray of shape (n, 2) or None
             What a closed form knows of the rows beyond that, see :mod:`.borrowing`.
         shift : ndarray of shape (n,) or None
@@ -145,7 +146,8 @@ class Calibration:
         Calibration
         """
         if seen is not None:
-            scores = copies_lowered(scores, seen, codes, weight)
+            tied = tied_scores(scores, codes, weight)
+            scores = np.where(tied, np.minimum(scores, seen), scores)
         order = np.lexsort((scores, codes))
         order = order[~np.isnan(scores[order])]
         scores = scores[order]
@@ -451,6 +453,7 @@ class Thresholds:
         lowest = np.where(is_known, self.lowest, 0.0)
         return np.where(is_known, lowest + 1e-6 * np.abs(lowest), _NEVER)
 
+    @cached_property
     def smallest_pvalues(self) -> Array:
         """Smallest p-value that each task can give, shape (T,)."""
         tasks = np.arange(len(self.counts))
@@ -464,7 +467,7 @@ class Thresholds:
         times, which may be more than that.) A task that cannot raise an alarm keeps
         what was asked.
         """
-        smallest = self.smallest_pvalues()
+        smallest = self.smallest_pvalues
         pooled = np.array([self.counts[pool.lenders].sum() for pool in self.pools])
         lowest = np.append(1.0 / (1.0 + pooled), 0.0)[self.pool]
         smallest = np.where(self.borrows, np.maximum(smallest, lowest), smallest)
@@ -493,7 +496,7 @@ class Thresholds:
         offsets = lowest_where(
             lambda scores: self.pvalues(scores, tasks) > rates, len(tasks)
         )
-        never = self.smallest_pvalues() > rates
+        never = self.smallest_pvalues > rates
         return np.where(never, _NEVER, offsets), rates
 
     def shortfall_message(self, tasks: NDArray[Any]) -> str:

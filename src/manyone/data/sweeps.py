@@ -50,13 +50,6 @@ class Sweep(Protocol):
         """What all blocks give together."""
 
 
-class Source(Protocol):
-    """Rows, wherever they are, after a first pass has found their tasks."""
-
-    def reduce(self, step: RowsStep[Part]) -> Part:
-        """What all rows give together."""
-
-
 @dataclass(frozen=True, eq=False)
 class _OnBlocks(Generic[Part]):
     """A pass over rows as one over blocks."""
@@ -74,8 +67,8 @@ class _OnBlocks(Generic[Part]):
 
 
 @dataclass(frozen=True, eq=False)
-class Swept:
-    """The source that a sweep goes over.
+class Source:
+    """Rows, wherever they are, after a first pass has found their tasks.
 
     Parameters
     ----------
@@ -88,7 +81,7 @@ class Swept:
     tasks: Labels
 
     def reduce(self, step: RowsStep[Part]) -> Part:
-        """See :class:`Source`."""
+        """What all rows give together."""
         return self.sweep(_OnBlocks(step, self.tasks))
 
 

@@ -214,8 +214,8 @@ class OneClassEstimator(
             Thresholds are set anew. A model with landmarks or of a kernel matrix keeps no
             rows, and refuses.
         """
-        given = (X, task, outlier, sample_weight, groups)
-        return self._refit(*with_more_rows(self, *given))
+        rows = with_more_rows(self, X, task, outlier, sample_weight, groups)
+        return self._refit(*rows)
 
     def forget(self, task: object) -> Self:
         """Remove a task and every row of it: a fit to the rows of all other tasks.
@@ -389,7 +389,7 @@ class MultiTaskOneClass(OneClassEstimator):
             return solve()
         if self.can.folds and rows.n_tasks > 1:
             # There is no closed form: the folds need not wait.
-            gram = replace(gram, given=gram.given_matrix())
+            gram = replace(gram, given=gram.matrix())
             solve = partial(self._solve, gram, rows, left_out=True)
             return self._judged_by_matrix(solve, gram, rows)
         solution = solve()
@@ -425,7 +425,8 @@ class MultiTaskOneClass(OneClassEstimator):
         """The model of all rows with scores by refits without them, from one kernel matrix."""
         # New rows are lines of the matrix: parts of it need no kernel again.
         numbered = gram.by_number()
-        K = numbered.given_matrix()
+        K = numbered.given
+        assert K is not None
         alone = replace(rows, group=None)
 
         def refit(kept: Codes, held: Codes) -> tuple[Solution, Array]:

@@ -19,8 +19,8 @@ from manyone.data.hashing import row_hashes
 from manyone.data.rows import CodedRows, Remake, TrainingRows
 from manyone.data.sample import Sample, TakeSample, refuse_unusable
 from manyone.data.sweeps import (
+    Source,
     Sweep,
-    Swept,
     steady,
     training_rows_of,
 )
@@ -182,27 +182,28 @@ class LandmarkOneClass(MultiTaskOneClass):
         rows = training_rows_of(sweep)
         if rows is not None:
             refuse_landmarks(rows, self.landmarks)
-        sample = sweep(TakeSample(self._sample_size(), seed, whitened))
+        # Rows that landmarks, widths and, of two layers, the first are chosen from.
+        size = max(sample_size(self.landmarks), self.can.sample_rows)
+        sample = sweep(TakeSample(size, seed, whitened))
         refuse_unusable(sample)
-        source = Swept(sweep, sample.tasks)
+        source = Source(sweep, sample.tasks)
         # Two layers are learned from the sample by BLAS; all else is blocks of rows.
         spread = nullcontext() if self.can.sample_rows else threads_for_blocks()
         with np.errstate(under="ignore"), spread:
             metric = metric_of(sample, source) if whitened else None
+            # So few rows shape the metric much: thresholds come from folds.
+            shaped = whitened and sample.n_rows <= size
             plan = self._planned(sample, seed, metric, kernel)
+            if shaped:
+                plan = replace(plan, drawn=row_hashes(sample.X))
+            else:
+                plan = plan.learned(sample, self.alpha)
             # Groups say what is usual, too.
             grouped = rows is not None and rows.group is not None
             nearness = self._nearness(sample, plan, rows if grouped else None)
-            # So few rows shape the metric much: thresholds come from folds.
-            shaped = whitened and sample.n_rows <= self._sample_size()
             passes = Passes(plan, source, sample, nearness, left_out and not shaped)
             solution, tails = self._solve_passes(passes)
         return Solved(behind_metric(solution, metric), sample, nearness, metric, tails)
-
-    def _sample_size(self) -> int:
-        """Rows that landmarks, widths and, of two layers, the first are chosen from."""
-        assert self.landmarks is not None
-        return max(sample_size(self.landmarks), self.can.sample_rows)
 
     def _planned(
         self,
@@ -211,18 +212,14 @@ class LandmarkOneClass(MultiTaskOneClass):
         metric: Whitening | None,
         kernel: Kernel | None,
     ) -> Plan:
-        """The plan for a sample."""
+        """The plan for a sample, landmarks where its rows are."""
         assert self.landmarks is not None
         rows = sample.rows()
         measured = rows
         if metric is not None:
             measured = replace(rows, X=metric.apply(rows.X))
         kernel = Gram.of(measured, self, kernel).points.kernel
-        plan = Plan.of(kernel, rows, sample.tasks, self.landmarks, seed, metric)
-        if metric is not None and sample.n_rows <= self._sample_size():
-            # All rows shaped the metric.
-            return replace(plan, drawn=row_hashes(sample.X))
-        return plan.learned(sample, self.alpha)
+        return Plan.of(kernel, rows, sample.tasks, self.landmarks, seed, metric)
 
     def _nearness(
         self, sample: Sample, plan: Plan, usual_rows: TrainingRows | None

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from numbers import Integral, Real
+from numbers import Real
 from typing import ClassVar
 
 import numpy as np
 
 from manyone._sklearn import Constraints, Interval
-from manyone.capabilities import ITERATED, Capabilities
+from manyone.capabilities import ITERATED, ITERATIONS, Capabilities
 from manyone.data.rows import TrainingRows
 from manyone.estimators.base import MultiTaskOneClass
 from manyone.kernels.gram import Expansion, Gram
@@ -151,8 +151,7 @@ class MORVR(MultiTaskOneClass):
         **MultiTaskOneClass._parameter_constraints,
         "fit_intercept": ["boolean"],
         "shrinkage": [Interval(Real, 0, 1, closed="neither")],
-        "tol": [Interval(Real, 0, None, closed="neither")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        **ITERATIONS,
     }
 
     fit_intercept: bool = False

@@ -11,7 +11,7 @@ from manyone._types import Codes
 from manyone.capabilities import Capabilities
 from manyone.estimators.two_layers import LEARNS, SAMPLE_ROWS, TwoLayerModel
 from manyone.solvers.nonlinear import NonlinearSolution, solve_nonlinear
-from manyone.solvers.two_layers import TwoLayerProblem
+from manyone.solvers.two_layers import Descent, TwoLayerProblem
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -172,5 +172,6 @@ class NonlinearOCKSR(TwoLayerModel):
     def _descend(
         self, problem: TwoLayerProblem, centres: Codes | None
     ) -> tuple[NonlinearSolution, dict[str, object]]:
-        layers = solve_nonlinear(problem, self.beta, self._descent(), centres)
+        how = Descent(self.tol, self.max_iter, self.learn_theta, self.solver)
+        layers = solve_nonlinear(problem, self.beta, how, centres)
         return layers, {"beta": layers.beta}

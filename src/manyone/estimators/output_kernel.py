@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from numbers import Integral, Real
 from typing import ClassVar
 
 import numpy as np
 
-from manyone._sklearn import Constraints, Interval
-from manyone.capabilities import ITERATED, Capabilities
+from manyone._sklearn import Constraints
+from manyone.capabilities import ITERATED, ITERATIONS, RIDGE, Capabilities
 from manyone.data.rows import TrainingRows
 from manyone.estimators.base import MultiTaskOneClass
 from manyone.kernels.gram import Expansion, Gram
@@ -138,9 +137,8 @@ class OutputKernelOCKSR(MultiTaskOneClass):
     )
     _parameter_constraints: ClassVar[Constraints] = {
         **MultiTaskOneClass._parameter_constraints,
-        "alpha": [Interval(Real, 0, None, closed="left")],
-        "tol": [Interval(Real, 0, None, closed="neither")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        **RIDGE,
+        **ITERATIONS,
     }
 
     alpha: float = 0.1

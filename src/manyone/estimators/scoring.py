@@ -473,8 +473,8 @@ class Scoring:
                 'exact=True needs metric="plain": the whitener has seen the training rows and not '
                 "the new one, so that they are not compared on equal terms. Use exact=False."
             )
-        kept = self.training_.X.shape[1] > 0
-        if not kept or self.solution_.one_minus_leverage is None:
+        has_rows = self.training_.X.shape[1] > 0
+        if not has_rows or self.solution_.one_minus_leverage is None:
             return (
                 "exact=True needs all training rows to evaluate the kernel on: fit without "
                 'landmarks, and not with kernel="precomputed". Or use exact=False.'

@@ -19,7 +19,7 @@ from manyone.solvers.sparse import (
     sparse_start,
     sparse_strengths,
 )
-from manyone.solvers.two_layers import TwoLayerProblem
+from manyone.solvers.two_layers import Descent, TwoLayerProblem
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -184,7 +184,8 @@ class SparseOCKSR(TwoLayerModel):
         l1, group = sparse_strengths(problem, self.l1, self.group, centres)
         if self.solver == "fista" and self.max_iter:
             problem = problem._replace(W=sparse_start(problem, self.max_iter, centres))
-        layers = solve_sparse(problem, l1, group, self._descent(), centres)
+        how = Descent(self.tol, self.max_iter, self.learn_theta, self.solver)
+        layers = solve_sparse(problem, l1, group, how, centres)
         return layers, {
             "structure": layers.structure[: problem.R.shape[1]],
             "duality_gap": layers.duality_gap,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,7 +13,7 @@ from scipy.linalg import pinvh
 from manyone._sklearn import Constraints, Interval
 from manyone._types import Array, Codes
 from manyone.calibration.thresholds import sizes_of
-from manyone.capabilities import Capabilities
+from manyone.capabilities import ITERATIONS, Capabilities
 from manyone.data.rows import MISSING, TrainingRows
 from manyone.estimators.task_metric import TaskMetricOneClass
 from manyone.kernels.gram import Gram
@@ -151,8 +151,7 @@ class SVDD(TaskMetricOneClass):
     _parameter_constraints: ClassVar[Constraints] = {
         **TaskMetricOneClass._parameter_constraints,
         "nu": [Interval(Real, 0, 1, closed="right")],
-        "tol": [Interval(Real, 0, None, closed="neither")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        **ITERATIONS,
     }
 
     nu: float = 0.1

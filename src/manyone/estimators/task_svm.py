@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from numbers import Integral, Real
+from numbers import Real
 from typing import ClassVar
 
 import numpy as np
 
 from manyone._sklearn import Constraints, Interval
 from manyone._types import Array, Codes
-from manyone.capabilities import Capabilities
+from manyone.capabilities import ITERATIONS, Capabilities
 from manyone.data.rows import MISSING, TrainingRows
 from manyone.estimators.base import MultiTaskOneClass
 from manyone.kernels.gram import Expansion, Gram
@@ -145,8 +145,7 @@ class MultiTaskOneClassSVM(MultiTaskOneClass):
         "nu": [Interval(Real, 0, 1, closed="right")],
         "mu": [Interval(Real, 0, None, closed="right")],
         "shared_offset": ["boolean"],
-        "tol": [Interval(Real, 0, None, closed="neither")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        **ITERATIONS,
     }
 
     nu: float = 0.1

@@ -35,7 +35,6 @@ from manyone.solvers.nonlinear import NonlinearSolution
 from manyone.solvers.ridge import factorise
 from manyone.solvers.sparse import SparseSolution
 from manyone.solvers.two_layers import (
-    Descent,
     TwoLayerProblem,
     respond,
     two_layer_problem,
@@ -172,10 +171,6 @@ class TwoLayerModel(LandmarkOneClass):
             by_folds = scores[drawn], rows.codes[drawn], rows.weight[drawn]
             tails = tails.merged(Tails.of(*by_folds, tails.kept))
         return solution, tails
-
-    def _descent(self) -> Descent:
-        """How the first layer is sought."""
-        return Descent(self.tol, self.max_iter, self.learn_theta, self.solver)
 
     def _two_layers(
         self,

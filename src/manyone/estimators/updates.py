@@ -24,7 +24,7 @@ def with_more_rows(
     groups: object,
 ) -> tuple[TrainingRows, Labels]:
     """Rows of a model and more, see `OneClassEstimator.enroll`, and the tasks (T,) of both."""
-    kept = _kept_rows(model, "enroll")
+    kept_rows = _kept_rows(model, "enroll")
     X, task, outlier, groups = split_labels(
         X, model.label_columns_, task=task, outlier=outlier, groups=groups
     )
@@ -35,7 +35,7 @@ def with_more_rows(
         model, X, task, outlier, sample_weight, groups, reset=False
     )
     rows = more.X.astype(np.float64)
-    if sparse.issparse(kept.X):
+    if sparse.issparse(kept_rows.X):
         rows = sparse.csr_array(rows)
     elif sparse.issparse(rows):
         rows = rows.toarray()
@@ -49,15 +49,15 @@ def with_more_rows(
     new_tasks = set(names.tolist()) - known_tasks
     tasks, _ = encode(as_labels([*model.tasks_.tolist(), *new_tasks]))
     more = replace(more, X=rows).recoded(lookup(names, tasks), len(tasks))
-    kept = kept.recoded(lookup(model.tasks_, tasks), len(tasks))
-    return kept.joined(more).by_task(), tasks
+    kept_rows = kept_rows.recoded(lookup(model.tasks_, tasks), len(tasks))
+    return kept_rows.joined(more).by_task(), tasks
 
 
 def without_task(model: Scoring, task: object) -> tuple[TrainingRows, Labels]:
     """Rows of a model but those of one task, and the tasks (T,) that are left."""
-    kept = _kept_rows(model, "forget")
+    kept_rows = _kept_rows(model, "forget")
     code = code_of(model, task)
-    return kept.without(code), np.delete(model.tasks_, code)
+    return kept_rows.without(code), np.delete(model.tasks_, code)
 
 
 def code_of(model: Scoring, task: object) -> int:

@@ -57,18 +57,18 @@ def closed_form(
     normal = np.flatnonzero(~rows.outlier)
     codes = rows.codes[normal]
     weight = rows.weight[normal]
-    own = residual[normal]
+    residuals = residual[normal]
     total = np.bincount(codes, weight, rows.n_tasks).astype(np.float64)
-    mean = 1.0 - np.bincount(codes, weight * own, rows.n_tasks) / total
+    mean = 1.0 - np.bincount(codes, weight * residuals, rows.n_tasks) / total
     scores = np.full(len(rows.codes), np.nan)
     if rows.group is None:
-        left = own / remaining[normal]
+        left = residuals / remaining[normal]
         responses = np.full((len(scores), 2), np.nan)
         scores[normal], responses[normal] = left_out_rows(
-            own, left, left * own, weight, total[codes], mean[codes]
+            residuals, left, left * residuals, weight, total[codes], mean[codes]
         )
         return ClosedForm(scores, responses, "leave-one-out", total, mean)
-    scores[normal] = own
+    scores[normal] = residuals
     scores = scores_without_groups(rows, scores, total, mean, solve_without)
     return ClosedForm(scores, None, "leave-group-out", total, mean)
 

@@ -51,11 +51,6 @@ class JudgedRows(NamedTuple):
         responses = np.full((n_rows, 2), np.nan)
         return cls(np.full(n_rows, np.nan), np.full(n_rows, np.inf), responses)
 
-    def put(self, numbers: Codes, part: JudgedRows) -> None:
-        """Say of the rows with these numbers (k,) what is known of them."""
-        for values, known in zip(self, part, strict=True):
-            values[numbers] = known
-
 
 #: Takes rows (b, d), their tasks and weights (b,).
 Score = Callable[[Rows, Codes, Array], JudgedRows]
@@ -107,7 +102,8 @@ def judged_rows(
         return judged[part], score(block.X, block.codes, block.weight)
 
     for numbers, part in on_threads(judge, kernel_blocks(len(judged), width)):
-        known.put(numbers, part)
+        for values, of_part in zip(known, part, strict=True):
+            values[numbers] = of_part
     # All rows of a task at once: blocks have few of each where there are many tasks.
     guard.lower(known.scores, rows, judged)
     return known

@@ -158,10 +158,6 @@ class Plan:
         """Feature rows (b, m) of rows (b, d)."""
         return solve_lower(self.factor, self.values(X))
 
-    def summands(self, X: Rows) -> Array:
-        """What statistics sum up of rows (b, d): feature rows or kernel values, (b, m)."""
-        return self.values(X) if self.raw_moments else self.features(X)
-
     def diagonal(self, X: Rows) -> Array:
         """k(x, x) of rows (b, d), shape (b,)."""
         if self.kernel.fading:

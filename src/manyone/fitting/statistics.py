@@ -99,7 +99,8 @@ class AddUp:
         for block in kernel_blocks(n, m):
             weight = rows.weight[block]
             trace += float(weight @ self.plan.diagonal(rows.X[block]))
-            Phi = np.ascontiguousarray(self.plan.summands(rows.X[block]))
+            summands = self.plan.values if self.plan.raw_moments else self.plan.features
+            Phi = np.ascontiguousarray(summands(rows.X[block]))
             of_task = np.flatnonzero(~rows.outlier[block])
             present, summing = by_task(rows.codes[block][of_task], weight[of_task])
             values = Phi if len(of_task) == len(Phi) else Phi[of_task]

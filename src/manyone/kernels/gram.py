@@ -105,8 +105,8 @@ class Points:
             if self.kernel.name not in OF_DISTANCE:
                 return np.log(np.maximum(self.values(new, points), 0.0))
             logarithms, *second = self.kernel.exponents(new, self.side, points)
-            for others in second:  # of a mixture the mean of two kernels
-                logarithms = np.logaddexp(logarithms, others) - np.log(2.0)
+            for exponents in second:  # of a mixture the mean of two kernels
+                logarithms = np.logaddexp(logarithms, exponents) - np.log(2.0)
             return logarithms
 
     def blocks(self, X: Rows) -> Iterator[tuple[slice, Array]]:
@@ -297,13 +297,9 @@ class Gram:
             return self.points.kernel.diagonal(self.points.X)
         return np.diagonal(self.given).copy()
 
-    def given_matrix(self) -> Array:
-        """The kernel matrix that is at hand, not to be overwritten, or else a new one."""
-        return self.matrix() if self.given is None else self.given
-
     def by_number(self) -> Gram:
         """The same for new rows that are lines of the matrix, computed once."""
-        matrix = self.given_matrix()
+        matrix = self.matrix() if self.given is None else self.given
         return Gram(replace(self.points, columns=np.arange(len(matrix))), matrix)
 
     def take(self, rows: Codes) -> Gram:

@@ -203,8 +203,8 @@ class UsualDistances:
     @property
     def least_limit(self) -> float:
         """The least that the limit may be when one count of a row is left out."""
-        others = self.mass[-1] - 1.0
-        return float(self.ascending[self.mass.searchsorted(_USUAL * others)])
+        rest = self.mass[-1] - 1.0
+        return float(self.ascending[self.mass.searchsorted(_USUAL * rest)])
 
     def left_out(self, nearest: Array, weight: Array) -> Array:
         """`excess_of` distances (n,) of rows that are left out, in those usual among the others.
@@ -472,12 +472,12 @@ def _upper_distances(
     descending = np.argsort(-bounds[which], kind="stable")
     # Twice the rows that are above the least limit: most of those are among them.
     above = 2.0 * (total - _USUAL * (total - 1.0))
-    few = int(np.cumsum(weight[descending]).searchsorted(above)) + 1
+    n_exact = int(np.cumsum(weight[descending]).searchsorted(above)) + 1
     exact = nearest_points(
-        points, point_codes, rows.X, None, -np.inf, hidden, which[descending[:few]]
+        points, point_codes, rows.X, None, -np.inf, hidden, which[descending[:n_exact]]
     )
-    known = np.where(np.isfinite(exact[which]), exact[which], 0.0)
-    least = UsualDistances.of(known, weight).least_limit
+    distance = np.where(np.isfinite(exact[which]), exact[which], 0.0)
+    least = UsualDistances.of(distance, weight).least_limit
     open_rows = which[bounds[which] > least]
     nearest = nearest_points(
         points, point_codes, rows.X, None, least, hidden, open_rows
@@ -513,15 +513,15 @@ def with_nearness(solution: Solution, rows: TrainingRows) -> Solution:
     if isinstance(scorer, InMetric):
         kernel = raw_kernel(kernel, rows.X)
     all_rows = isinstance(scorer, KernelScorer) and same_rows
-    known, lost = nearness_of(kernel, rows, all_rows=all_rows)
+    around, lost = nearness_of(kernel, rows, all_rows=all_rows)
     left_out = solution.left_out
     if left_out is not None:
         left_out = left_out.copy()
         left_out[~rows.outlier] -= unit * lost
     # (Known outliers are no points of the guard, nor are some rows of large tasks.)
-    all_points = same_rows and len(known.nearness.codes) == len(rows.codes)
+    all_points = same_rows and len(around.nearness.codes) == len(rows.codes)
     shares_values = isinstance(scorer, PointScorer) and all_points
-    guarded = Guarded(scorer, (known.nearness,), unit, shares_values)
+    guarded = Guarded(scorer, (around.nearness,), unit, shares_values)
     return replace(solution, scorer=guarded, left_out=left_out)
 
 

@@ -228,16 +228,13 @@ def descend(
     size = max(_FIRST_STEP * float(np.linalg.norm(W)), 1e-300)
     path: list[float] = []
 
-    def accept(xk: Array) -> None:
-        path.append(latest)  # the accepted point was evaluated last
-
     def objective(x: Array) -> tuple[float, Array]:
         nonlocal latest
         layer = size * x[:-1].reshape(W.shape)
         coefficient = theta * float(np.exp(x[-1]))
         latest, gradient, by_log_theta = evaluate(layer, coefficient)
         if not path:
-            accept(x)
+            path.append(latest)
         unit = max(path[0] - least, 1e-300)
         # Without a slope the last coordinate, log theta less its start, stays zero.
         slope = np.append(size * gradient.ravel(), by_log_theta * how.learn_theta)
@@ -251,7 +248,7 @@ def descend(
         np.append(W.ravel() / size, 0.0),
         jac=True,
         method="L-BFGS-B",
-        callback=accept,
+        callback=lambda accepted: path.append(latest),  # it was evaluated last
         options={
             "maxiter": how.max_iter,
             "maxfun": 10 * how.max_iter,
