@@ -120,7 +120,7 @@ def test_a_limit_below_the_rate_is_refused_with_both():
 def test_pipelines_tables_and_the_choice_pass_it_on(tmp_path):
     X, task = rows()
     options = {"anomalies": "faults", "task_rate_limit": 0.1}
-    pipeline = manyone.make_pipeline(StandardScaler(), "auto", **options)
+    pipeline = manyone.make_pipeline(StandardScaler(), manyone.AutoOneClass(**options))
     pipeline.fit(X, task=task)
     chosen = manyone.auto(X, task=task, **options)
     table = pd.DataFrame(X, columns=list("abc")).assign(task=task)

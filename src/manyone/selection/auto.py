@@ -309,7 +309,7 @@ def refuse_pipeline(X: object) -> None:
     if isinstance(X, BaseEstimator):
         raise ValueError(
             f"X must be rows; got a {type(X).__name__}. For transformers in front, write "
-            'make_pipeline(StandardScaler(), "auto").fit(X, task=...).'
+            "make_pipeline(StandardScaler(), AutoOneClass()).fit(X, task=...)."
         )
 
 

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields
 from typing import Any
 
 from sklearn.pipeline import Pipeline
 
 from manyone.estimators.base import OneClassEstimator
-from manyone.messages import shortlist
 from manyone.pipelines import TaskPipeline
 from manyone.selection.auto import AutoOneClass
 
 
-def make_pipeline(*steps: object, **options: Any) -> TaskPipeline:
+def make_pipeline(*steps: Any) -> TaskPipeline:
     """Chain transformers and an estimator of this package.
 
     Unlike :func:`sklearn.pipeline.make_pipeline`, every method takes ``task=`` and no global
@@ -22,10 +20,8 @@ def make_pipeline(*steps: object, **options: Any) -> TaskPipeline:
 
     Parameters
     ----------
-    *steps : transformers, then an estimator or ``"auto"``
-        ``"auto"`` is short for an :class:`AutoOneClass`, which chooses method and setting.
-    **options
-        Of ``"auto"``, such as ``anomalies="faults"``.
+    *steps : transformers, then an estimator
+        An :class:`AutoOneClass` chooses method and setting on what the transformers make.
 
     Returns
     -------
@@ -44,35 +40,13 @@ def make_pipeline(*steps: object, **options: Any) -> TaskPipeline:
     array([-1])
     """
     if not steps:
-        raise ValueError(
-            'make_pipeline needs an estimator, or "auto", as its last step.'
-        )
-    short_form = isinstance(steps[-1], str) and steps[-1] == "auto"
-    _refuse_options(options, steps[-1], short_form)
+        raise ValueError("make_pipeline needs an estimator as its last step.")
     names: list[str] = []
     for step in steps:
         name = step if isinstance(step, str) else type(step).__name__.lower()
         count = sum(taken.rstrip("-0123456789") == name for taken in names)
         names.append(f"{name}-{count + 1}" if count else name)
-    last = AutoOneClass(**options) if short_form else steps[-1]
-    return TaskPipeline(list(zip(names, [*steps[:-1], last], strict=True)))
-
-
-def _refuse_options(options: dict[str, object], last: object, short_form: bool) -> None:
-    """Options belong to "auto", and only those that it has."""
-    if options and not short_form:
-        name = min(options)
-        raise ValueError(
-            f'{name}={options[name]!r} is an option of a last step "auto"; the last step is a '
-            f"{type(last).__name__}: give it its own parameters when you make it."
-        )
-    names = [field.name for field in fields(AutoOneClass)]
-    unknown = sorted(options.keys() - set(names))
-    if unknown:
-        raise ValueError(
-            f'{shortlist(unknown, 3)}: "auto" has no such option. It has '
-            f"{shortlist(names, len(names))}."
-        )
+    return TaskPipeline(list(zip(names, steps, strict=True)))
 
 
 def tuned_pipeline(
