@@ -51,9 +51,9 @@ class Limit:
 # ready for a kernel once for all tasks, and runs in time (five to ten functions); and columns
 # of the past in fewer passes (eight functions of a fit).
 LIMITS = {
-    "JointOCKSR().fit": Limit(48, 101),
-    "NonlinearOCKSR().fit": Limit(75, 145),
-    "JointOCKSR(landmarks=).fit": Limit(80, 172),
+    "JointOCKSR().fit": Limit(48, 100),
+    "NonlinearOCKSR().fit": Limit(75, 141),
+    "JointOCKSR(landmarks=).fit": Limit(80, 168),
     "manyone fit": Limit(230, 629),
     "manyone score": Limit(125, 306),
 }
