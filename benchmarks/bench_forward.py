@@ -5,6 +5,7 @@ are printed beside what they are to be.
 
 - fleets: the forecast of the forward check beside what later rows raise, 50 simulated fleets
 - past: the same with columns of the past
+- fresh: 50 other fleets, without a past: nothing was decided by these
 - ceiling, past-ceiling: how often the best forecast possible would be as close, and how much
   of what the check misses is chance, and how much its thresholds
 - rates: alarms on later rows, by rows a task and how rows resemble each other
@@ -89,13 +90,15 @@ def fitted(train: pd.DataFrame, rate: float = RATE, **options) -> TableModel:
     return TableModel("task", alarm_rate=rate, **options).fit(train)
 
 
-def fleets(number: int = 50, history: Literal["auto"] | None = None) -> None:
+def fleets(
+    number: int = 50, history: Literal["auto"] | None = None, first: int = 0
+) -> None:
     """The forecast beside what the rows after training raise.
 
     With a third of the tasks chance alone makes a factor of 1.5 in a third of the fleets.
     """
     ratios = []
-    for seed in range(number):
+    for seed in range(first, first + number):
         kind, rows, table = numbered_fleet(seed)
         model = fitted(table[table.when < rows], history=history)
         later = table[table.when >= rows]
@@ -438,6 +441,7 @@ def spacecraft() -> None:
 PARTS = {
     "fleets": fleets,
     "past": lambda: fleets(history="auto"),
+    "fresh": lambda: fleets(first=50),
     "ceiling": ceiling,
     "past-ceiling": lambda: ceiling(history="auto"),
     "rates": rates,
