@@ -14,6 +14,13 @@ Run ``python benchmarks/bench_promises.py [cell ...] [--methods ...] [--draws N]
 methods. ``--grid`` runs every law with every size instead, by methods that leave rows
 out in closed form; ``--sample`` runs cells of that grid by the other methods. ``--out``
 writes the figures as CSV, for the page of evidence.
+
+``--ceiling`` prints what no rule can exceed that has one quantile for all tasks, in units
+that are a power of each task's mean root depth: the quantile is that of the fresh rows
+themselves, and the power the best by hindsight. So nothing is lost to few tasks, to
+left-out scores or to the choice of the unit. Printed after what is raised and caught with
+thresholds: the ceiling at that rate, and at the rate asked, with and without the limit of
+a task, and the power.
 """
 
 from __future__ import annotations
@@ -53,6 +60,7 @@ from manyone.datasets import (
     load_turbofan,
     make_fleet,
 )
+from manyone.models.scale import stretched
 
 RATES = (0.01, 0.05, 0.1, 0.2)
 FRESH_ROWS = 100
@@ -533,6 +541,96 @@ class Figures(NamedTuple):
         )
 
 
+class Depths(NamedTuple):
+    """Stretched depths of the tasks of a draw, for ceilings.
+
+    Attributes
+    ----------
+    fresh, faults : ndarray of shape (T, m)
+        Of new normal rows, and of rows with a fault.
+    left_out : ndarray of shape (T, n)
+        Of training rows, ascending.
+    unit : ndarray of shape (T,)
+        Of the square of the mean root depth of training rows.
+    """
+
+    fresh: Rows
+    faults: Rows
+    left_out: Rows
+    unit: Rows
+
+
+def depths_of(cell: Cell, method: str, result: Result, seed: int, draw: int) -> Depths:
+    """Depths of a draw whose tasks have equally many rows."""
+    drawn = cell.drawn(seed, draw)
+    calibration = METHODS[method]().fit(drawn.X, task=drawn.task).calibration_
+    size = calibration.sizes[:, None]
+    left_out = -calibration.scores.reshape(len(size), -1) / size
+    typical = np.mean(np.sqrt(left_out), axis=1) ** 2
+
+    def deep(depth: Rows) -> Rows:
+        return -stretched(-depth, calibration.bend)
+
+    return Depths(
+        deep(-np.array(result.fresh) / size),
+        deep(-np.array(result.faults) / size),
+        np.sort(deep(left_out)),
+        deep(typical),
+    )
+
+
+def best_by_hindsight(
+    drawn: list[Depths], rate: float, limit: float
+) -> tuple[float, float]:
+    """Share of faults caught with the best power of the unit, and that power."""
+    rows = drawn[0].left_out.shape[1]
+    rank = min(max(int(limit * (rows + 1) + 1e-9), 1), rows)
+    best = (-np.inf, np.nan)
+    for power in np.arange(-1.0, 1.51, 0.125):
+        fresh, faults = (
+            np.concatenate(
+                [
+                    np.where(
+                        depth > draw.left_out[:, -rank, None],
+                        depth / draw.unit[:, None] ** power,
+                        -np.inf,
+                    )
+                    for draw, depth in pairs
+                ]
+            )
+            for pairs in (
+                [(draw, draw.fresh) for draw in drawn],
+                [(draw, draw.faults) for draw in drawn],
+            )
+        )
+        quantile = np.sort(fresh, axis=None)[::-1][int(rate * fresh.size)]
+        best = max(best, (float(np.mean(faults > quantile)), float(power)))
+    return best
+
+
+def print_ceilings(name: str, cell: Cell, method: str, seed: int, draws: int) -> None:
+    """Print lines of ceilings, one for each rate."""
+    results = [result_of(cell, method, seed, draw) for draw in range(draws)]
+    drawn = [
+        depths_of(cell, method, result, seed, draw)
+        for draw, result in enumerate(results)
+    ]
+    for figures, rate in zip(figures_of(results), RATES, strict=True):
+        raised = figures.mean / 100.0
+        words = [
+            f"{name:16s} {method:6s} {100 * rate:2g} % asked: "
+            f"{figures.mean:5.2f} ±{figures.error:.2f} raised, {figures.caught:3.0f} caught"
+        ]
+        for at, most in ((raised, 3.0 * rate), (rate, 3.0 * rate), (rate, 1.0)):
+            caught, power = best_by_hindsight(drawn, at, most)
+            share = 100.0 * caught / max(oracle(results, at), 1e-9)
+            words.append(
+                f"{share:4.0f} at {100 * at:.1f} %"
+                f"{' unlimited' if most == 1.0 else ''} (power {power:g})"
+            )
+        print("; ".join(words), flush=True)
+
+
 def figures_of(results: list[Result]) -> list[Figures]:
     """The figures of a cell and a method, for each rate."""
     rates = 100.0 * np.array([result.false_alarms for result in results])
@@ -588,6 +686,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="few cells, 5 draws")
     parser.add_argument("--grid", action="store_true", help="every law and size")
     parser.add_argument("--sample", action="store_true", help="the other methods")
+    parser.add_argument("--ceiling", action="store_true", help="what no rule exceeds")
     parser.add_argument("--out", type=Path, help="CSV file for the figures")
     options = parser.parse_args()
     unknown = set(options.cells) - CELLS.keys() - GRID.keys()
@@ -595,6 +694,11 @@ def main() -> None:
         parser.error(f"no cell {min(unknown)!r}; there are {', '.join(CELLS | GRID)}")
     warnings.simplefilter("ignore")
     draws = 5 if options.quick else options.draws
+    if options.ceiling:
+        for name, cell, method in runs_of(options):
+            if isinstance(cell, Cell) and len(set(cell.sizes)) == 1:
+                print_ceilings(name, cell, method, options.seed, draws)
+        return
     print(f"{'asked':26s}", " | ".join(f"{100 * rate:<21g}" for rate in RATES))
     every: list[Figures] = []
     lines = [["rows", "method", *(f"{100 * rate:g} %" for rate in RATES)]]

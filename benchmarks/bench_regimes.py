@@ -1,10 +1,11 @@
 """Where plain detectors are ahead: simulated faults in eleven regimes, beside loops over the tasks.
 
-Run ``python benchmarks/bench_regimes.py [--draws N] [REGIME ...]``; none is all. Printed is the
-mean over tasks of the area under the ROC curve, in percent, and the false alarms of
-``auto(anomalies="faults")`` where 10 % were asked for. Rows are Gaussian (or Student's t) about the
-centre of their task, with two common factors; half of the faults are spikes of four standard
-deviations, half have three columns of another row.
+Run ``python benchmarks/bench_regimes.py [--draws N] [--metric] [REGIME ...]``; none is all. Printed
+is the mean over tasks of the area under the ROC curve in percent, and false alarms of
+``auto(anomalies="faults")`` where 10 % were asked for. ``--metric`` adds everything that could
+judge rows in the adaptive metric. Rows are Gaussian (or Student's t) about the centre of their
+task, with two common factors; half of the faults are spikes of four standard deviations, half have
+three columns of another row.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import OneClassSVM
 
 import manyone
+from manyone import SVDD, IndependentOCKSR, TaskWhitener
 
 COLUMNS = 10
 NEW = 40
@@ -152,7 +154,33 @@ def pooled(
     return -estimate.mahalanobis(Z - mean[who])
 
 
-def measured(regime: Regime, seed: int) -> tuple[dict[str, float], float]:
+def in_the_metric(
+    X: np.ndarray, task: np.ndarray, Z: np.ndarray, who: np.ndarray
+) -> dict[str, np.ndarray]:
+    """Scores of everything that could judge rows in the adaptive metric."""
+    kernel = IndependentOCKSR(metric="adaptive", kernel="laplacian", width=3.0)
+    distance = SVDD(metric="adaptive", kernel="linear", nu=1.0)
+    scores = {}
+    standardised = []
+    for name, method in (("kernel", kernel), ("distance to the mean", distance)):
+        model = method.fit(X, task=task)
+        scores[name] = model.score_samples(Z, task=who)
+        left_out = model.calibration_.scores
+        standardised.append(scores[name] / left_out.std())
+    scores["mean of both"] = np.mean(standardised, axis=0)
+    whitener = TaskWhitener(adaptive=True).fit(X, task=task)
+    own = whitener.transform(X, task=task)
+    new = whitener.transform(Z, task=who)
+    for k in (1, 3):
+        name = f"{k} neighbours (L1)"
+        scores[name] = np.empty(len(Z))
+        for t in set(who):
+            rows = NearestNeighbors(n_neighbors=k, metric="l1").fit(own[task == t])
+            scores[name][who == t] = -rows.kneighbors(new[who == t])[0].mean(axis=1)
+    return {f"adaptive: {name}": values for name, values in scores.items()}
+
+
+def measured(regime: Regime, seed: int, metric: bool) -> tuple[dict[str, float], float]:
     """AUC of everybody, and false alarms of ``auto(anomalies="faults")``, in percent."""
     X, task, Z, who, fault = Fleet(regime, seed).tables()
     scores = {name: np.empty(len(Z)) for name in ALONE}
@@ -160,6 +188,8 @@ def measured(regime: Regime, seed: int) -> tuple[dict[str, float], float]:
         for t in range(regime.tasks):
             scores[name][who == t] = score(X[task == t], Z[who == t])
     scores["Mahalanobis, pooled"] = pooled(X, task, Z, who)
+    if metric:
+        scores |= in_the_metric(X, task, Z, who)
     for kind in ("any", "faults"):
         model = manyone.auto(X, task=task, anomalies=kind, alarm_rate=0.1)
         scores[f"auto ({kind})"] = model.score_samples(Z, task=who)
@@ -178,12 +208,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("regimes", nargs="*", metavar="REGIME", help=", ".join(REGIMES))
     parser.add_argument("--draws", type=int, default=3)
+    parser.add_argument(
+        "--metric", action="store_true", help="also all that could judge rows in it"
+    )
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     for unknown in set(options.regimes) - {*REGIMES}:
         parser.error(f"{unknown}: there are {', '.join(REGIMES)}")
     for name in options.regimes or REGIMES:
-        draws = [measured(REGIMES[name], seed) for seed in range(options.draws)]
+        draws = [
+            measured(REGIMES[name], seed, options.metric)
+            for seed in range(options.draws)
+        ]
         print(f"{name}: {np.mean([alarms for _, alarms in draws]):.1f} % false alarms")
         for method in draws[0][0]:
             values = [aucs[method] for aucs, _ in draws]
@@ -192,7 +228,7 @@ def main() -> None:
                 if len(values) > 1
                 else np.nan
             )
-            print(f"    {method:22s} {np.mean(values):5.1f} ± {error:.1f}", flush=True)
+            print(f"    {method:30s} {np.mean(values):5.1f} ± {error:.1f}", flush=True)
 
 
 if __name__ == "__main__":

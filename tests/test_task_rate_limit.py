@@ -27,7 +27,7 @@ def rows(seed=0, n=10):
     return centre[task] + spread[:, None] * rng.normal(size=(len(task), 3)), task
 
 
-def test_the_p_value_is_the_larger_of_two():
+def test_ranks_beyond_the_limit_raise_no_alarm_and_leave_the_rate_to_others():
     X, task = rows()
     free = IndependentOCKSR(alarm_rate=0.1, task_rate_limit=1.0).fit(X, task=task)
     tight = IndependentOCKSR(alarm_rate=0.1, task_rate_limit=0.2).fit(X, task=task)
@@ -39,16 +39,17 @@ def test_the_p_value_is_the_larger_of_two():
         own = calibration.scores[calibration.starts[code] :][:10]
         mine = claim == code
         rank[mine] = (1 + np.sum(own <= scores[mine, None], axis=1)) / 11.0
-    p = free.pvalues(Z, task=claim)
+    p = tight.pvalues(Z, task=claim)
     limited = np.where(rank > 1.5 / 11.0, rank * 0.1 / 0.2, 0.0)
-    np.testing.assert_allclose(
-        tight.pvalues(Z, task=claim), np.maximum(p, limited), atol=1e-12
-    )
+    assert np.all(p >= limited - 1e-12)
     for model in (free, tight):
         alarm = model.pvalues(Z, task=claim) <= 0.1
         assert np.array_equal(model.predict(Z, task=claim) < 0, alarm)
-    assert np.all(tight.offset_ <= free.offset_)
+    assert np.all(rank[p <= 0.1] <= 0.2)
+    assert np.any(rank[free.pvalues(Z, task=claim) <= 0.1] > 0.2)
+    # Rows that may not raise an alarm are not among those that use up the rate.
     assert np.any(tight.offset_ < free.offset_)
+    assert np.any(tight.offset_ > free.offset_)
 
 
 def test_no_task_raises_more_than_its_limit():
@@ -87,7 +88,10 @@ def test_every_method_has_it_and_keeps_it(method, tmp_path):
     X, task = rows()
     loose = method(alarm_rate=0.1, task_rate_limit=1.0).fit(X, task=task)
     tight = clone(loose).set_params(task_rate_limit=0.1).fit(X, task=task)
-    assert np.all(tight.offset_ <= loose.offset_)
+    calibration = tight.calibration_
+    lowest = calibration.scores[calibration.starts[:-1]]
+    assert np.all(tight.offset_ <= np.nextafter(lowest, 0.0))
+    assert np.any(loose.offset_ > np.nextafter(lowest, 0.0))
     manyone.save(tight, tmp_path / "model")
     twin = manyone.load(tmp_path / "model")
     assert twin.task_rate_limit == 0.1

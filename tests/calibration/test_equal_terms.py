@@ -4,7 +4,11 @@ import numpy as np
 import pytest
 
 from manyone import KNFST, IndependentOCKSR
-from manyone.calibration.equal_terms import Round, on_equal_terms
+from manyone.calibration.equal_terms import (
+    Round,
+    on_equal_terms,
+    with_a_row_more,
+)
 from manyone.calibration.folds import assign_folds, folds_of_two
 from manyone.data.rows import TrainingRows
 
@@ -31,6 +35,34 @@ def test_what_a_row_more_is_worth_is_taken_off(slope, leave):
     found = found.scores
     # One row, of however many were left out.
     np.testing.assert_allclose(found, -gamma * np.exp(slope / (kept + 1.0)), rtol=0.04)
+
+
+@pytest.mark.parametrize("n", [3, 8, 30])
+@pytest.mark.parametrize("same", [0.05, 0.5, 0.95])
+def test_left_out_rows_respond_as_new_rows_do_to_a_model_with_one_row_more(n, same):
+    """Ridge regressions of rows that all have one kernel value with each other."""
+    alpha = 0.1
+
+    def response(kernel_value, rows):
+        """Of a row with this kernel value to all rows, over their mean response."""
+        K = np.full((rows, rows), same) + (1.0 - same) * np.eye(rows)
+        coef = np.linalg.solve(K + alpha * np.eye(rows), np.ones(rows))
+        return kernel_value * coef.sum() / np.mean(K @ coef)
+
+    tasks = np.repeat([0, 1], n)
+    near = np.full(n, same)
+    left_out = np.array([response(value, n - 1) for value in near])
+    # In the second task one row is near no other.
+    left_out = np.append(left_out, left_out)
+    left_out[-1] = 0.0
+    known = np.column_stack([left_out, np.ones(2 * n)])
+    jitter = 1e-6 * np.arange(2 * n)  # or all would be copies
+    found = with_a_row_more(
+        -np.abs(left_out - 1.0) - jitter, known, tasks, np.ones(2 * n), np.ones(2)
+    )
+    expected = np.full(2 * n, -abs(response(same, n) - 1.0))
+    expected[-1] = -1.0
+    np.testing.assert_allclose(found + jitter, expected, atol=1e-12)
 
 
 def test_rows_that_did_not_leave_and_copies_stay_where_they_are():

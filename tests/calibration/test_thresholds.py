@@ -307,30 +307,52 @@ def test_the_lowest_float_is_exact():
 
 
 def test_borrowed_p_values_by_definition():
-    """Tasks are units: a mean over tasks of shares, the own one a rank."""
-    scores, codes, calibration = made([4, 6, 5, 300], seed=2)
-    thresholds = calibration.at(0.1)
+    """Tasks are units: a mean over tasks of shares, the own one a rank.
+
+    Rows that the limit bars count after all that raise an alarm.
+    """
+    rate = 0.1
+    sizes = [4, 6, 5]
+    scores, codes, calibration = made([*sizes, 300], seed=2)
+    thresholds = calibration.at(rate)
     assert thresholds.borrows.tolist() == [True, True, True, False]
     assert thresholds.pool.tolist() == [0, 0, 0, -1]
-    pool = thresholds.pools[0]
+    units = thresholds.pools[0].units
+    small = codes < 3
+    units_without = Units.of(
+        scores[small], np.ones(15), codes[small], 4, calibration.least
+    ).without(scores[small], np.ones(15), codes[small])
+    values = scores[small] / units_without
+    # All but the three lowest of ten rows are barred: of 4, 5 and 6 rows all but the lowest
+    # one or two.
+    most = {t: max(int(3 * rate * (n + 1)), 1) for t, n in enumerate(sizes)}
+    ranks = np.array(
+        [np.sum(scores[codes == t] <= c) for t, c in zip(codes, scores, strict=True)]
+    )
+    is_allowed = np.array(
+        [r <= most[t] for t, r in zip(codes[small], ranks[small], strict=True)]
+    )
     rng = np.random.default_rng(3)
     new = -2.5 * np.abs(rng.normal(size=200))
     claim = rng.integers(0, 3, 200)
     p = thresholds.pvalues(new, claim)
-    starts = calibration.starts
+    n_alarms = 0
     for score, task, value in zip(new, claim, p, strict=True):
-        shares = []
-        for other in range(3):
-            part = slice(starts[other], starts[other + 1])
-            scaled = pool.order.imag[part]
-            shares.append(np.mean(scaled <= score / pool.units[task]))
-        own = calibration.scores[starts[task] : starts[task + 1]]
-        rank = (1 + np.sum(own <= score)) / (len(own) + 1)
-        shares[task] = rank
-        expected = np.mean(shares)
-        if np.any(own <= score):
-            expected = max(expected, rank / 3)
-        assert value == pytest.approx(expected, abs=1e-12)
+        lower = values <= score / units[task]
+        others = [t for t in range(3) if t != task]
+        allowed = [np.mean((lower & is_allowed)[codes[small] == t]) for t in others]
+        barred = [np.mean((lower & ~is_allowed)[codes[small] == t]) for t in others]
+        rank = 1 + np.sum(scores[codes == task] <= score)
+        own = rank / (sizes[task] + 1)
+        expected = (own + np.sum(allowed)) / 3
+        if expected <= rate and rank <= most[task]:
+            n_alarms += 1
+        else:
+            expected = max(expected, rate) + np.sum(barred) / 3
+        if rank > 1:
+            expected = max(expected, own / 3)
+        assert value == pytest.approx(min(expected, 1.0), abs=1e-12)
+    assert 0 < n_alarms < 200
 
 
 def test_a_large_task_does_not_set_the_threshold_of_small_ones():

@@ -285,24 +285,33 @@ def by_task(codes: Codes, values: Array) -> Ordered:
 class Pool:
     """Scores that tasks borrow, in units of their task.
 
+    Sums are over the lenders, of the shares of their scores: first of those of rows that
+    the limit of their task lets raise an alarm, then of all others.
+
     Parameters
     ----------
     lenders : ndarray of bool of shape (T,)
     units : ndarray of shape (T,)
         Units of the scores of new rows.
-    order : ndarray of shape (n,)
-        Stretched scores of all tasks in units of their task, see `by_task`.
     values : ndarray of shape (m,)
-        Those of the lenders, ascending.
-    mass : ndarray of shape (m + 1,)
-        Sum over the lenders of the share of their scores among the lowest k.
+        Stretched scores of the lenders in units of their task, ascending.
+    mass : ndarray of shape (2, m + 1)
+        Sums over the lowest k of them.
+    order : ndarray of shape (m,)
+        The same scores task by task, see `by_task`.
+    own_mass : ndarray of shape (2, m + 1)
+        Sums over the first k of these.
+    starts : ndarray of shape (T,)
+        Where each task starts in them.
     """
 
     lenders: Mask
     units: Array
-    order: Ordered
     values: Array
     mass: Array
+    order: Ordered
+    own_mass: Array
+    starts: Codes
 
     @classmethod
     def of(
@@ -311,6 +320,7 @@ class Pool:
         weight: Array,
         codes: Codes,
         shift: Array,
+        is_allowed: Mask,
         lenders: Mask,
         least: float,
         bend: float,
@@ -320,22 +330,42 @@ class Pool:
         Parameters
         ----------
         values, weight, codes, shift : ndarray of shape (n,)
-            Sorted by task and ascending within a task.
+            Sorted by task.
+        is_allowed : ndarray of bool of shape (n,)
+            Which rows the limit of their task lets raise an alarm.
         lenders : ndarray of bool of shape (T,)
         least, bend : float
             See `Units`.
         """
         lent = lenders[codes]
-        depth = values[lent], weight[lent], codes[lent]
-        shared = has_few_values(values[lent], codes[lent], weight[lent])
+        tasks = codes[lent]
+        depth = values[lent], weight[lent], tasks
+        shared = has_few_values(values[lent], tasks, weight[lent])
         units = Units.of(*depth, len(lenders), least, bend, shared=shared)
-        scaled = stretched(values, bend)
-        # Ascending already where scores have one sign; each then keeps its weight.
-        scaled[lent] /= units.without(*depth, shift[lent])
-        scaled = scaled[np.lexsort((scaled, codes))]
+        scaled = stretched(values[lent], bend) / units.without(*depth, shift[lent])
         counts = np.bincount(codes, weight, len(lenders))
-        share = weight[lent] / counts[codes[lent]]
-        ascending = np.argsort(scaled[lent], kind="stable")
-        mass = np.concatenate([[0.0], np.cumsum(share[ascending])])
-        order = by_task(codes, scaled)
-        return cls(lenders, units.of_tasks, order, scaled[lent][ascending], mass)
+        share = weight[lent] / counts[tasks]
+        shares = share * [is_allowed[lent], ~is_allowed[lent]]
+        ascending = np.argsort(scaled, kind="stable")
+        grouped = np.lexsort((scaled, tasks))
+        return cls(
+            lenders,
+            units.of_tasks,
+            scaled[ascending],
+            _summed(shares[:, ascending]),
+            by_task(tasks[grouped], scaled[grouped]),
+            _summed(shares[:, grouped]),
+            np.searchsorted(tasks, np.arange(len(lenders))),
+        )
+
+    def by_others(self, values: Array, codes: Codes) -> Array:
+        """Sums of the other lenders' shares up to values (k,) of tasks (k,), (2, k)."""
+        total = self.mass[:, np.searchsorted(self.values, values, side="right")]
+        up_to = np.searchsorted(self.order, by_task(codes, values), side="right")
+        own = self.own_mass[:, up_to] - self.own_mass[:, self.starts[codes]]
+        return np.maximum(total - own, 0.0)
+
+
+def _summed(shares: Array) -> Array:
+    """Sums (2, m + 1) of the first k of the shares (2, m)."""
+    return np.hstack([np.zeros((2, 1)), np.cumsum(shares, axis=1)])

@@ -18,11 +18,11 @@ import numpy as np
 from manyone._types import Array, Codes, Mask, Rows
 from manyone.calibration.borrowing import mean_root_depths
 from manyone.calibration.equal_terms import Moved, Round, on_equal_terms
-from manyone.calibration.thresholds import sizes_of
 from manyone.data.groups import first_judged, looks_ahead
 from manyone.data.rows import TrainingRows
 from manyone.kernels.gram import Points
 from manyone.kernels.kernel import Kernel
+from manyone.models.scale import sizes_of
 from manyone.models.solution import Solution
 from manyone.progress import counted
 from manyone.threads import LARGE, blas_threads, one_blas_thread

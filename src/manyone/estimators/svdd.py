@@ -12,11 +12,11 @@ from scipy.linalg import pinvh
 
 from manyone._sklearn import Constraints, Interval
 from manyone._types import Array, Codes
-from manyone.calibration.thresholds import sizes_of
 from manyone.capabilities import ITERATIONS, Capabilities
 from manyone.data.rows import MISSING, TrainingRows
 from manyone.estimators.task_metric import TaskMetricOneClass
 from manyone.kernels.gram import Gram
+from manyone.models.scale import sizes_of
 from manyone.models.scorers import Balls
 from manyone.models.solution import FitReport, Solution
 from manyone.solvers.box_qp import CachedRows

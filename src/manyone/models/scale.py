@@ -33,6 +33,14 @@ _SHARE = 0.3
 _MOST_BEND = 0.98
 
 
+def sizes_of(far: Array | None, n_tasks: int) -> Array:
+    """Size of each task's scores, shape (T,), from those of rows far away (T,); or 1."""
+    if far is None:
+        return np.ones(n_tasks)
+    size = np.abs(far)
+    return np.where((size > 0.0) & np.isfinite(size), size, 1.0)
+
+
 def stretched(values: Array, bend: Array | float) -> Array:
     """Stretched scores (n,): minus h of the depths that they are minus; ascending."""
     return values / (1.0 - bend * np.minimum(-values, 1.0))

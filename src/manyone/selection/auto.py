@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, OutlierMixin, clone
@@ -29,9 +29,10 @@ from manyone.estimators.scoring import DEFAULT_RATE, LIMIT, RATE, limit_ratio
 from manyone.estimators.svdd import SVDD
 from manyone.fitting.sources import sweep_of
 from manyone.routing import RoutingState
-from manyone.selection.costs import is_affordable, rows_of_each_task
+from manyone.selection.costs import FEWEST_ROWS, is_affordable, rows_of_each_task
 from manyone.selection.criteria import (
     Setting,
+    content_sample,
     fault_areas,
     fold_areas,
     refuse_unless_dense,
@@ -43,10 +44,10 @@ from manyone.selection.search import (
     Seed,
     choose_setting,
     columns_of,
-    fault_grid,
     faults_to_judge_by,
     preferred,
 )
+from manyone.threads import one_blas_thread
 
 # Landmarks of a joint model where an exact fit costs too much.
 _LANDMARKS = 1000
@@ -54,6 +55,14 @@ _LANDMARKS = 1000
 MOST_ROWS = 100_000
 # Faults of each kind made from a row where two methods are compared by them.
 _TWINS = 8
+#: The setting for faults. (Beside another view it must be flat where it knows nothing: so
+#: it is where a task has fewer rows than columns, by its metric. A search for settings by
+#: faults that are made up bought nothing, see CONTRIBUTING.)
+FOR_FAULTS: dict[str, Any] = {
+    "metric": "adaptive",
+    "kernel": "laplacian",
+    "width": 3.0,
+}
 # What the table of methods shows.
 _SHOWN = ("kernel", "width", "alpha", "nu", "metric")
 
@@ -71,9 +80,10 @@ class AutoOneClass(Delegating, RoutingState, OutlierMixin, BaseEstimator):
         other tasks' rows what is wrong, and is tuned on tasks left out. It is
         :class:`NonlinearOCKSR`, or :class:`JointOCKSR` where that is better by a standard
         error, or where two layers cost too much.
-        ``"faults"``: the task's own rows gone wrong. :class:`IndependentOCKSR` is tuned on
-        faults made from left-out rows. Where it is better by a standard error, the distance
-        to the mean (an :class:`SVDD`) takes its place. The tasks share their metric.
+        ``"faults"``: the task's own rows gone wrong. An :class:`IndependentOCKSR` with an
+        adaptive metric and a wide Laplacian kernel. Where it is better by a standard error on
+        faults made from left-out rows, the distance to the mean (an :class:`SVDD`) takes its
+        place. The tasks share their metric.
         ``"any"``: a :class:`CombinedOneClass` of both. Against strangers it has one layer
         where that is as good. A view counts for less where all new rows look about equally
         far away to it.
@@ -314,11 +324,10 @@ def refuse_pipeline(X: object) -> None:
 
 
 class View(NamedTuple):
-    """A view to choose a setting for: its method, what it is judged by, and what is tried."""
+    """A view to choose for: its method, and the settings that are tried."""
 
     name: str
     model: MultiTaskOneClass
-    criterion: str
     grid: Grid
 
 
@@ -368,20 +377,13 @@ def plan_views(
         if remark:
             remarks.append(("strangers", remark))
     if anomalies != "strangers" or not several:
-        planned.append(("faults", IndependentOCKSR()))
+        planned.append(("faults", IndependentOCKSR(**FOR_FAULTS)))
     views = []
     for name, model in planned:
         if model.landmarks is not None:
             model.random_state = random_state or 0
-        grid = {**model.can.grid, **model.can.strengths}
-        if name == "faults":
-            grid = dict(fault_grid(model))
-            if len(planned) > 1:
-                # In a combination only the adaptive metric: with more columns than rows a task
-                # it says nothing, where others would say something wrong.
-                grid["metric"] = ("adaptive",)
-        criterion = "faults" if name == "faults" else "unseen"
-        views.append(View(name, model, criterion, grid))
+        grid = {} if name == "faults" else {**model.can.grid, **model.can.strengths}
+        views.append(View(name, model, grid))
     if not several and anomalies != "faults":
         reason = "left out: one task has no other tasks to tell it from"
         remarks.append(("strangers", reason))
@@ -426,35 +428,60 @@ def tuned(view: View, rows: TrainingRows, random_state: Seed, alone: bool) -> Ch
     is taken where it is better by a standard error; beside another view, one layer where it is as
     good.
     """
+    if view.name == "faults":
+        return _chosen_for_faults(view, rows, random_state, alone)
     model = view.model
     grid = {name: list(options) for name, options in view.grid.items()}
     search = choose_setting(
-        model, rows, grid, view.criterion, True, random_state=random_state
+        model, rows, grid, "unseen", True, random_state=random_state
     )
     table = [(type(model).__name__, entry) for entry in search.table]
     chosen = clone(model).set_params(**search.setting)
-    judge: Callable[[MultiTaskOneClass], list[Array]]
-    if isinstance(model, NonlinearOCKSR):
-        shared = [name for name in JointOCKSR().get_params() if name in grid]
-        simpler: MultiTaskOneClass = JointOCKSR(
-            **{name: getattr(chosen, name) for name in shared}
-        )
-        judge = partial(fold_areas, rows=search.rows, kind="both", settings=[{}])
-    elif alone and view.criterion == "faults":
-        # The distance to the mean of a task: all rows may be outside of the ball.
-        simpler = SVDD(kernel="linear", nu=1.0, metric="adaptive")
-        judged_rows, faults = faults_to_judge_by(search.rows, random_state, _TWINS)
-        judge = partial(fault_areas, rows=judged_rows, faults=faults, settings=[{}])
-    else:
+    if not isinstance(model, NonlinearOCKSR):
         return Choice(view.name, chosen, table, search.best)
+    shared = [name for name in JointOCKSR().get_params() if name in grid]
+    simpler = JointOCKSR(**{name: getattr(chosen, name) for name in shared})
     methods = [chosen, simpler] if alone else [simpler, chosen]
-    with np.errstate(under="ignore"):
-        judged = [Judged(_shown(one), judge(one)[0], "method") for one in methods]
-    table += [(type(methods[k]).__name__, entry) for k, entry in enumerate(judged)]
-    best = preferred(judged, ERRORS_OF_ONE if alone else NO_PREFERENCE)
+    judge = partial(fold_areas, rows=search.rows, kind="both", settings=[{}])
+    judged = _judged(methods, judge)
+    table += judged
+    best = preferred(
+        [entry for _, entry in judged], ERRORS_OF_ONE if alone else NO_PREFERENCE
+    )
     if methods[best] is chosen:
         return Choice(view.name, chosen, table, search.best)
     return Choice(view.name, simpler, table, len(search.table) + best)
+
+
+def _chosen_for_faults(
+    view: View, rows: TrainingRows, random_state: Seed, alone: bool
+) -> Choice:
+    """The kernel method, or alone the distance to the mean where that is better."""
+    if not alone:
+        unjudged = Judged(_shown(view.model), np.empty((1, 0)), "")
+        table = [(type(view.model).__name__, unjudged)]
+        return Choice(view.name, view.model, table, 0)
+    # The distance to the mean of a task: all rows may be outside of the ball.
+    distance = SVDD(kernel="linear", nu=1.0, metric="adaptive")
+    methods = [view.model, distance]
+    some_rows = content_sample(rows, FEWEST_ROWS)
+    judged_rows, faults = faults_to_judge_by(some_rows, random_state, _TWINS)
+    with one_blas_thread(len(some_rows.codes) // 2):
+        judge = partial(fault_areas, rows=judged_rows, faults=faults, settings=[{}])
+        table = _judged(methods, judge)
+    best = preferred([entry for _, entry in table], ERRORS_OF_ONE)
+    return Choice(view.name, methods[best], table, best)
+
+
+def _judged(
+    methods: list[MultiTaskOneClass], judge: Callable[[MultiTaskOneClass], list[Array]]
+) -> list[tuple[str, Judged]]:
+    """Methods with their settings, and how they did."""
+    with np.errstate(under="ignore"):
+        return [
+            (type(one).__name__, Judged(_shown(one), judge(one)[0], "method"))
+            for one in methods
+        ]
 
 
 def _shown(model: MultiTaskOneClass) -> Setting:
@@ -474,6 +501,10 @@ def light_views(model: OneClassEstimator) -> Remarks:
 def _why_chosen(choice: Choice) -> str:
     """Whether the chosen setting is the best that was judged in the same way."""
     _, chosen = choice.table[choice.best]
+    if not chosen.stage:
+        return "for faults, beside strangers"
+    if np.isnan(chosen.score):
+        return "no row could be left out to judge by"
     rivals = [entry for _, entry in choice.table if entry.stage == chosen.stage]
     if any(rival.score > chosen.score for rival in rivals):
         return "preferred, as none is clearly better on left-out rows"

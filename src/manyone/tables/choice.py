@@ -15,7 +15,7 @@ from manyone.estimators.base import OneClassEstimator
 from manyone.estimators.combined import CombinedOneClass
 from manyone.estimators.independent import IndependentOCKSR
 from manyone.messages import shortlist
-from manyone.selection.auto import auto, plan_views
+from manyone.selection.auto import FOR_FAULTS, auto, plan_views
 from manyone.selection.search import columns_of
 from manyone.selection.tune import tune
 
@@ -24,9 +24,10 @@ if TYPE_CHECKING:
 
 Choice = dict[str, Labels]
 Seed = int | np.random.RandomState | None
+# Settings that often do well.
 _OFTEN_GOOD: dict[str, dict[str, Any]] = {
     "strangers": {"kernel": "laplacian"},
-    "faults": {"metric": "adaptive", "kernel": "laplacian", "width": 3.0},
+    "faults": FOR_FAULTS,
 }
 BY_NAME = {cls.__name__: cls for cls in METHODS.values()}
 
