@@ -346,15 +346,17 @@ class Pool:
         counts = np.bincount(codes, weight, len(lenders))
         share = weight[lent] / counts[tasks]
         shares = share * [is_allowed[lent], ~is_allowed[lent]]
+        # Sums begin with that of none.
+        shares = np.hstack([np.zeros((2, 1)), shares])
         ascending = np.argsort(scaled, kind="stable")
         grouped = np.lexsort((scaled, tasks))
         return cls(
             lenders,
             units.of_tasks,
             scaled[ascending],
-            _summed(shares[:, ascending]),
+            np.cumsum(shares[:, np.append(0, ascending + 1)], axis=1),
             by_task(tasks[grouped], scaled[grouped]),
-            _summed(shares[:, grouped]),
+            np.cumsum(shares[:, np.append(0, grouped + 1)], axis=1),
             np.searchsorted(tasks, np.arange(len(lenders))),
         )
 
@@ -364,8 +366,3 @@ class Pool:
         up_to = np.searchsorted(self.order, by_task(codes, values), side="right")
         own = self.own_mass[:, up_to] - self.own_mass[:, self.starts[codes]]
         return np.maximum(total - own, 0.0)
-
-
-def _summed(shares: Array) -> Array:
-    """Sums (2, m + 1) of the first k of the shares (2, m)."""
-    return np.hstack([np.zeros((2, 1)), np.cumsum(shares, axis=1)])

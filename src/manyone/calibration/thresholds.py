@@ -549,12 +549,14 @@ class Thresholds:
             See `rates`.
         """
         rates = self.rates()
-
-        def raises_none(scores: Array) -> Mask:
-            tasks = np.tile(np.arange(len(rates)), len(scores))
-            return self.pvalues(scores.ravel(), tasks).reshape(scores.shape) > rates
-
-        offsets = lowest_where(raises_none, len(rates))
+        tasks = np.arange(len(rates))
+        offsets = lowest_where(
+            lambda scores: (
+                self.pvalues(scores.ravel(), np.tile(tasks, len(scores)))
+                > np.tile(rates, len(scores))
+            ).reshape(scores.shape),
+            len(tasks),
+        )
         never = self.smallest_pvalues > rates
         return np.where(never, _NEVER, offsets), rates
 
