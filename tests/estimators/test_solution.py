@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 from manyone import IndependentOCKSR, JointOCKSR, NonlinearOCKSR, load, save, tune
+from manyone.calibration.equal_terms import with_a_row_more
 from manyone.data.memory import NotEnoughMemory
 from manyone.estimators import METHODS
 from manyone.kernels import kernel as kernel_module
+from manyone.models.scale import sizes_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
 methods = pytest.mark.parametrize("method", METHODS.values(), ids=METHODS.keys())
@@ -67,12 +69,18 @@ def test_a_solution_is_frozen_and_left_out_scores_follow_the_rows(method, fleet)
     content = pickle.dumps(model.solution_)
     model.score_samples(X, task=task), model.score_tasks(X), model.predict_task(X)
     assert pickle.dumps(model.solution_) == content
-    left_out = model.solution_.left_out
-    assert left_out.shape == model.training_.codes.shape and np.isfinite(left_out).all()
-    sizes = np.bincount(model.training_.codes)
+    solution = model.solution_
+    rows = model.training_
+    left_out = solution.left_out
+    assert left_out.shape == rows.codes.shape and np.isfinite(left_out).all()
+    if solution.responses is not None:  # of closed forms: on the terms of new rows
+        sizes = sizes_of(solution.scorer.far(), rows.n_tasks)
+        given = (solution.responses, rows.codes, rows.weight, sizes)
+        left_out = with_a_row_more(left_out, *given)
     expected = np.sort(model.calibration_.scores)
     np.testing.assert_allclose(np.sort(left_out), expected, atol=1e-9)
-    assert sizes.sum() == len(left_out)
+    counts = np.bincount(rows.codes)
+    np.testing.assert_array_equal(np.diff(model.calibration_.starts), counts)
 
 
 def test_known_outliers_have_no_left_out_score(fleet):
