@@ -103,7 +103,7 @@ def test_exact_pvalues_are_super_uniform(method, n_rows):
 def test_measured_rate_on_real_digits(method):
     digits = load_mnist()
     rates = []
-    for seed in range(5):
+    for seed in range(40):  # the rate of one draw scatters by two points
         rng = np.random.default_rng(seed)
         order = rng.permutation(len(digits.data))
         train = np.concatenate(
@@ -117,7 +117,7 @@ def test_measured_rate_on_real_digits(method):
         )
         alarm = model.predict(digits.data[test], task=digits.target[test]) == -1
         rates.append(alarm.mean())
-    assert 0.05 <= np.mean(rates) <= 0.11, f"measured rates {np.round(rates, 3)}"
+    assert 0.08 <= np.mean(rates) <= 0.105, f"measured rates {np.round(rates, 3)}"
 
 
 def test_whitened_metric_keeps_the_promise():

@@ -103,7 +103,8 @@ class Scoring:
         ndarray of shape (n,)
             Higher is more normal.
         """
-        return self.solution_.own(*self._scoring_rows(X, task))
+        rows, codes = self._scoring_rows(X, task)
+        return self.solution_.own(rows, codes)
 
     @by_blocks
     def decision_function(self, X: object, *, task: object = None) -> Array:
