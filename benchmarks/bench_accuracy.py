@@ -1,8 +1,9 @@
 """Mean AUC of the paper's methods on real data, everything chosen on training rows alone.
 
-The balanced one-vs-rest SVC, tuned on the same rows by the same criterion, is printed beside. Run
-``python benchmarks/bench_accuracy.py [--splits N] [mnist] [coil100] [mnist-unseen] [keys]``. Real
-data are looked for as :mod:`manyone.datasets` does (``$MANYONE_DATA``).
+The balanced one-vs-rest SVC, tuned on the same rows by the same criterion, is printed
+beside. Run ``python benchmarks/bench_accuracy.py [--splits N] [mnist] [coil100]
+[mnist-unseen]
+[keys]``. Real data are looked for as :mod:`manyone.datasets` does (``$MANYONE_DATA``).
 """
 
 from __future__ import annotations

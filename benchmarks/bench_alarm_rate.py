@@ -1,22 +1,24 @@
 """False-alarm rate on held-out digits, and on simulated tasks, beside the rate asked for.
 
-MNIST, 20 training digits per task, 200 held-out ones each, methods at their defaults. Run
-``python benchmarks/bench_alarm_rate.py [--splits N] [--rate R] [method ...]``.
+MNIST, 20 training digits per task, 200 held-out ones each, methods at their defaults.
+Run ``python benchmarks/bench_alarm_rate.py [--splits N] [--rate R] [method ...]``.
 
-``--simulated SETS [--rows N ...]``: combinations of detectors, at their defaults and as `auto`
-chooses them anew for each of so many simulated data sets of four related tasks with 8, 20 or 80
-rows; one new normal row a task is scored, so that the count of alarms has an exact law. 300 sets
-take twenty minutes of one processor.
+``--simulated SETS [--rows N ...]``: combinations of detectors, at their defaults and as
+`auto` chooses them anew for each of so many simulated data sets of four related tasks
+with 8, 20 or 80 rows; one new normal row a task is scored, so that the count of alarms
+has an exact law. 300 sets take twenty minutes of one processor.
 
-``--training DRAWS``: thresholds at the quantile of the scores of the training rows themselves,
-which a model fits too well, beside ours; machines of ``make_fleet`` with 15 rows, JointOCKSR.
+``--training DRAWS``: thresholds at the quantile of the scores of the training rows
+themselves, which a model fits too well, beside ours; machines of ``make_fleet`` with 15
+rows, JointOCKSR.
 
-``--worst DRAWS``: the worst of 50 tasks with ten rows whose spreads are log-normal, scores minus
-half-normal: with our thresholds, with the worst of a task's own scores (whose law is the largest of
-50 of Beta(1, 10)), and with the best that can be done by who is told the law of the scores and that
-of the spreads: the threshold beyond which a new row lies with the rate asked for, given ten. With
-methods named, those instead, fitted to ten rows a task of five columns about centres of standard
-deviation 3, spreads as before with a standard deviation of 1; 200 new rows a task are scored.
+``--worst DRAWS``: the worst of 50 tasks with ten rows whose spreads are log-normal,
+scores minus half-normal: with our thresholds, with the worst of a task's own scores
+(whose law is the largest of 50 of Beta(1, 10)), and with the best that can be done by
+who is told the law of the scores and that of the spreads: the threshold beyond which a
+new row lies with the rate asked for, given ten. With methods named, those instead,
+fitted to ten rows a task of five columns about centres of standard deviation 3, spreads
+as before with a standard deviation of 1; 200 new rows a task are scored.
 """
 
 from __future__ import annotations
@@ -85,7 +87,8 @@ def simulated(data_sets: int, sizes: list[int]) -> None:
         for (name, rate), rates_of_seeds in alarms.items():
             count = np.sum(rates_of_seeds)
             size = np.size(rates_of_seeds)
-            # Of n rows a rate of k / (n + 1) can be promised, or one from the pool of all tasks.
+            # Of n rows a rate of k / (n + 1) can be promised, or one from the pool of
+            # all tasks.
             resolvable = np.floor(rate * (n_rows + 1) + 1e-9) / (n_rows + 1)
             low = binom.ppf(0.001, size, 0.75 * resolvable)
             high = binom.ppf(0.999, size, rate)

@@ -2,11 +2,12 @@
 
 ``python benchmarks/bench_contenders.py [--quick]`` prints a Markdown table.
 
-Everybody fits the same rows and scores the same test rows, in turns, on the same BLAS threads.
-"beside ours" is the median over rounds of a contender's seconds over those of JointOCKSR, with
-the lowest and the highest. JointOCKSR sets thresholds in this time, too; rivals do not. The bare
-arithmetic is no model: it is the kernel values, products and triangular solves by hand. MB is the
-most memory held at a time beside the rows. AUC is the mean over tasks, of faults and strangers.
+Everybody fits the same rows and scores the same test rows, in turns, on the same BLAS
+threads. "beside ours" is the median over rounds of a contender's seconds over those of
+JointOCKSR, with the lowest and the highest. JointOCKSR sets thresholds in this time,
+too; rivals do not. The bare arithmetic is no model: it is the kernel values, products
+and triangular solves by hand. MB is the most memory held at a time beside the rows. AUC
+is the mean over tasks, of faults and strangers.
 """
 
 from __future__ import annotations

@@ -1,12 +1,14 @@
 """How often ``TableModel.explain`` names the column that was tampered with.
 
-In held-out normal rows one column that varies in the task is made wrong: by 8 or 4 of its standard
-deviations within the task, or by taking the farthest of the task's own training values, which is
-normal for the column and wrong for the row. All such rows count, alarmed or not. Beside it: the
-largest |z| (task's mean, pooled within-task deviation) and, on few rows, KernelSHAP on an
-IsolationForest per task (``--shap N``; needs shap).
+In held-out normal rows one column that varies in the task is made wrong: by 8 or 4 of
+its standard deviations within the task, or by taking the farthest of the task's own
+training values, which is normal for the column and wrong for the row. All such rows
+count, alarmed or not. Beside it: the largest |z| (task's mean, pooled within-task
+deviation) and, on few rows, KernelSHAP on an IsolationForest per task (``--shap N``;
+needs shap).
 
-Run ``python benchmarks/bench_explanations.py [--rows N] [--shap N] [keystrokes] [servers] ...``.
+Run ``python benchmarks/bench_explanations.py [--rows N] [--shap N] [keystrokes]
+[servers] ...``.
 """
 
 from __future__ import annotations

@@ -3,16 +3,18 @@
 ``python benchmarks/bench_far_rows.py [--data NAME ...] [--methods NAME ...] [--tuned]
 [--rates R ...] [--cut SEED] [--tasks N]``
 
-Without ``--data``, in two minutes: 20, 100 and 500 simulated tasks in 8 columns, and new rows that
-lie at least 7 within-task standard deviations from the mean of every task. Exits with 1 where fewer
-than 98 % (Laplacian kernel: 95 %) of them raise an alarm at 5 %.
+Without ``--data``, in two minutes: 20, 100 and 500 simulated tasks in 8 columns, and
+new rows that lie at least 7 within-task standard deviations from the mean of every
+task. Exits with 1 where fewer than 98 % (Laplacian kernel: 95 %) of them raise an alarm
+at 5 %.
 
-With ``--data``, of each set (``all``: every one) at most twenty tasks and a thousand test rows:
-normal test rows are made into gross outliers: times five; ten standard deviations off in a third of
-the columns; noise of three times the spread; 1e6 everywhere; 1e308 everywhere. Printed are the
-shares that raise an alarm, the false alarms, and the AUC with and without what lowers the scores of
-such rows. Counted are rows that were moved by three within-task standard deviations or more, in the
-root mean square over columns (five times a row near zero is near zero still: that is no gross
+With ``--data``, of each set (``all``: every one) at most twenty tasks and a thousand
+test rows: normal test rows are made into gross outliers: times five; ten standard
+deviations off in a third of the columns; noise of three times the spread; 1e6
+everywhere; 1e308 everywhere. Printed are the shares that raise an alarm, the false
+alarms, and the AUC with and without what lowers the scores of such rows. Counted are
+rows that were moved by three within-task standard deviations or more, in the root mean
+square over columns (five times a row near zero is near zero still: that is no gross
 outlier); of blobs, of which more overlap, rows outside the 99.9 % region of every task.
 """
 

@@ -2,16 +2,18 @@
 
 ``bench_faults.py [--seeds N] [--workers K] [--out FOLDER] [PART ...]``; the parts are
 
-- ``faults``: mean AUC over five sets of entities gone wrong; rivals at their best fixed setting,
-  with columns on one scale and with each task's own scales; what the hedge costs there;
-- ``strangers``: four sets of other people, digits and objects, seen and unseen; beside a tuned
-  NonlinearOCKSR; what the hedge costs there;
-- ``choosing``: what ``criterion="faults"`` loses against the best setting of a grid by hindsight;
+- ``faults``: mean AUC over five sets of entities gone wrong; rivals at their best fixed
+  setting, with columns on one scale and with each task's own scales; what the hedge
+  costs there;
+- ``strangers``: four sets of other people, digits and objects, seen and unseen; beside
+  a tuned NonlinearOCKSR; what the hedge costs there;
+- ``choosing``: what ``criterion="faults"`` loses against the best setting of a grid by
+  hindsight;
 - ``contamination``: what 5 % of faults among the training rows of each task cost;
 - ``speed``: seconds and memory of `auto`.
 
-Real data are looked for as :mod:`manyone.datasets` does (``$MANYONE_DATA``). FOLDER keeps what was
-computed.
+Real data are looked for as :mod:`manyone.datasets` does (``$MANYONE_DATA``). FOLDER
+keeps what was computed.
 """
 
 from __future__ import annotations

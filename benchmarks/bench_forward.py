@@ -1,21 +1,24 @@
 """The forward check and thresholds in time, measured on simulated and on real fleets.
 
-Run ``python benchmarks/bench_forward.py [part ...]`` with the parts below; none is all. Figures
-are printed beside what they are to be.
+Run ``python benchmarks/bench_forward.py [part ...]`` with the parts below; none is all.
+Figures are printed beside what they are to be.
 
-- fleets: the forecast of the forward check beside what later rows raise, 50 simulated fleets
+- fleets: the forecast of the forward check beside what later rows raise, 50 simulated
+  fleets
 - past: the same with columns of the past
 - fresh: 50 other fleets, without a past: nothing was decided by these
-- ceiling, past-ceiling: how often the best forecast possible would be as close, and how much
-  of what the check misses is chance, and how much its thresholds
+- ceiling, past-ceiling: how often the best forecast possible would be as close, and how
+  much of what the check misses is chance, and how much its thresholds
 - rates: alarms on later rows, by rows a task and how rows resemble each other
 - past-rates: the same with columns of the past
-- ahead: alarms with columns of the past, over a time as long as that of the training rows
+- ahead: alarms with columns of the past, over a time as long as that of the training
+  rows
 - gaps: alarms of the first rows after a long gap, and of tables that begin anew
-- shops: weekly figures of 45 shops (simulated), 113 weeks, faults planted in the 30 weeks after
+- shops: weekly figures of 45 shops (simulated), 113 weeks, faults planted in the 30
+  weeks after
 - hours: hourly means of eight servers, the second half of the time after the first
-- valves, servers, spacecraft: 10 % asked, no answers, several training periods, with the past
-  of rows and without
+- valves, servers, spacecraft: 10 % asked, no answers, several training periods, with
+  the past of rows and without
 """
 
 from __future__ import annotations
@@ -52,8 +55,8 @@ def fleet(
 ) -> pd.DataFrame:
     """Rows of machines in time; what happens goes on happening.
 
-    From row `begin` on chance decides anew, by the number of the draw: what comes before
-    is the same.
+    From row `begin` on chance decides anew, by the number of the draw: what comes
+    before is the same.
     """
     columns = 4
     rng = np.random.default_rng(seed)
@@ -95,7 +98,8 @@ def fleets(
 ) -> None:
     """The forecast beside what the rows after training raise.
 
-    With a third of the tasks chance alone makes a factor of 1.5 in a third of the fleets.
+    With a third of the tasks chance alone makes a factor of 1.5 in a third of the
+    fleets.
     """
     ratios = []
     for seed in range(first, first + number):
@@ -143,8 +147,9 @@ def ceiling(
 ) -> None:
     """How often the best forecast possible is within the factor, and why that of the check is not.
 
-    What comes after training is drawn again and again, and scored by the model: the mean is
-    the rate that it truly raises. The same of the last quarter, scored by the model of the check.
+    What comes after training is drawn again and again, and scored by the model: the
+    mean is the rate that it truly raises. The same of the last quarter, scored by the
+    model of the check.
     """
     lines = []
     for seed in range(number):
@@ -265,7 +270,7 @@ def gaps(sets: int = 3, tasks: int = 40) -> None:
         )
 
 
-# ------------------------------------------------------------------------------- real tables
+# -------------------------------------------------------------------------- real tables
 
 
 def compare(name: str, train: pd.DataFrame, later: pd.DataFrame, rate: float) -> None:

@@ -1,8 +1,8 @@
 """The two closed-form methods beside the bare calls they come down to, and beside rivals.
 
-Run with ``make bench`` or ``python benchmarks/bench_foundation.py [--quick]``. Every line is a
-ratio of times taken in turns in one run; the bound is what the project promises. Exits
-with 1 where a promise is broken.
+Run with ``make bench`` or ``python benchmarks/bench_foundation.py [--quick]``. Every
+line is a ratio of times taken in turns in one run; the bound is what the project
+promises. Exits with 1 where a promise is broken.
 """
 
 from __future__ import annotations
@@ -112,8 +112,9 @@ def alpha_grid(n: int, n_tasks: int, d: int, repeats: int) -> None:
     task = np.arange(n) % n_tasks
     X = rng.normal(size=(n, d)) + rng.normal(size=(n_tasks, d))[task]
     calls = {"fit": lambda: JointOCKSR().fit(X, task=task)}
-    # One eigendecomposition of all rows is more than five fits of more than 250 rows: there the
-    # promise is about judging on 200 rows, and what "auto" costs is told beside its own floor.
+    # One eigendecomposition of all rows is more than five fits of more than 250 rows:
+    # there the promise is about judging on 200 rows, and what "auto" costs is told
+    # beside its own floor.
     most = None if n <= 250 else 200
     for k in (10, 100):
         grid = {"alpha": np.logspace(-4, 1, k)}
@@ -139,7 +140,8 @@ def alpha_grid(n: int, n_tasks: int, d: int, repeats: int) -> None:
         report(name, times[k] / times["fit"], bound)
 
 
-#: A process that fits, and then scores; it prints the memory that it holds, and its peak.
+#: A process that fits, and then scores; it prints the memory that it holds, and its
+#: peak.
 MEMORY = """
 import resource, warnings, numpy as np
 from pathlib import Path

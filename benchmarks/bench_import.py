@@ -1,8 +1,8 @@
 """Importing a method beside what it cannot do without, each in fresh processes, in turns.
 
-(``import manyone`` itself imports nothing.) Bytecode is kept, as it is of installed packages; the
-fastest turns count, which other work on the machine has disturbed least. Exits with 1 where their
-ratio is above what is promised.
+(``import manyone`` itself imports nothing.) Bytecode is kept, as it is of installed
+packages; the fastest turns count, which other work on the machine has disturbed least.
+Exits with 1 where their ratio is above what is promised.
 """
 
 from __future__ import annotations

@@ -8,10 +8,10 @@ one fit share its luck, so every line draws several fits. The faults are a colum
 shifted by 4 standard deviations of its task for 10 rows, a single row with one column
 shifted by 10, and a single row with all columns shifted by 10.
 
-``--in-time``: machines with rows an hour apart, 100 each in a table, that resemble the row
-before or do not, with their past and without: 6 machines of 300 rows to learn from, and 24
-of 100 or 40. Faults are a column shifted by 4 for 10, 20 and 40 rows. Promise: at most 0.05
-incidents that stand out a normal table.
+``--in-time``: machines with rows an hour apart, 100 each in a table, that resemble the
+row before or do not, with their past and without: 6 machines of 300 rows to learn from,
+and 24 of 100 or 40. Faults are a column shifted by 4 for 10, 20 and 40 rows. Promise:
+at most 0.05 incidents that stand out a normal table.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """One row: ``predict`` beside the bare arithmetic and scikit-learn's own validation, in one run.
 
-300 training rows of 10 tasks, d = 20. Exits with 1 where `predict` takes longer than promised.
+300 training rows of 10 tasks, d = 20. Exits with 1 where `predict` takes longer than
+promised.
 """
 
 from __future__ import annotations

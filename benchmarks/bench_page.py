@@ -1,8 +1,8 @@
 """The page of 10,000 tasks of 100 rows: how long it takes to make, to open and to use.
 
-The page is made from values that no model has made. With Chromium and its driver at hand it is
-opened, searched and sorted, and alarms are answered. Nothing may keep the browser from
-answering for long.
+The page is made from values that no model has made. With Chromium and its driver at
+hand it is opened, searched and sorted, and alarms are answered. Nothing may keep the
+browser from answering for long.
 """
 
 from __future__ import annotations

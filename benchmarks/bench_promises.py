@@ -2,12 +2,12 @@
 
 A cell is a law of rows, sizes of tasks and a method. Every draw makes a training set;
 fresh rows of the same law, and rows with a fault, are scored at several rates. Printed
-for each rate: false alarms in %, mean over tasks and draws, with the standard error over
-draws; ``!`` where they are two of these above the promise. In brackets what is caught, in
-% of what the same scores catch with a threshold for each task that an oracle sets at the
-measured rate. After ``w`` the worst task's mean over draws. The last line counts the
-rates that lie two and four standard errors above what was promised: what was asked, or
-the smallest rate that so few tasks allow, which a warning states.
+for each rate: false alarms in %, mean over tasks and draws, with the standard error
+over draws; ``!`` where they are two of these above the promise. In brackets what is
+caught, in % of what the same scores catch with a threshold for each task that an oracle
+sets at the measured rate. After ``w`` the worst task's mean over draws. The last line
+counts the rates that lie two and four standard errors above what was promised: what was
+asked, or the smallest rate that so few tasks allow, which a warning states.
 
 Run ``python benchmarks/bench_promises.py [cell ...] [--methods ...] [--draws N]
 [--seed S] [--quick] [--out FILE]``; without names all named cells run, each with its
@@ -15,12 +15,12 @@ methods. ``--grid`` runs every law with every size instead, by methods that leav
 out in closed form; ``--sample`` runs cells of that grid by the other methods. ``--out``
 writes the figures as CSV, for the page of evidence.
 
-``--ceiling`` prints what no rule can exceed that has one quantile for all tasks, in units
-that are a power of each task's mean root depth: the quantile is that of the fresh rows
-themselves, and the power the best by hindsight. So nothing is lost to few tasks, to
-left-out scores or to the choice of the unit. Printed after what is raised and caught with
-thresholds: the ceiling at that rate, and at the rate asked, with and without the limit of
-a task, and the power.
+``--ceiling`` prints what no rule can exceed that has one quantile for all tasks, in
+units that are a power of each task's mean root depth: the quantile is that of the fresh
+rows themselves, and the power the best by hindsight. So nothing is lost to few tasks,
+to left-out scores or to the choice of the unit. Printed after what is raised and caught
+with thresholds: the ceiling at that rate, and at the rate asked, with and without the
+limit of a task, and the power.
 """
 
 from __future__ import annotations
@@ -419,7 +419,8 @@ GRID = {
     for law_name in LAWS
     for size_name in SIZES
 }
-#: Cells for methods that are fitted in folds, or choose; those that take long come last.
+#: Cells for methods that are fitted in folds, or choose; those that take long come
+#: last.
 SAMPLE = (
     ("cauchy 8", "IndA"),
     ("spreads 5", "IndA"),

@@ -1,11 +1,11 @@
 """Where plain detectors are ahead: simulated faults in eleven regimes, beside loops over the tasks.
 
-Run ``python benchmarks/bench_regimes.py [--draws N] [--metric] [REGIME ...]``; none is all. Printed
-is the mean over tasks of the area under the ROC curve in percent, and false alarms of
-``auto(anomalies="faults")`` where 10 % were asked for. ``--metric`` adds everything that could
-judge rows in the adaptive metric. Rows are Gaussian (or Student's t) about the centre of their
-task, with two common factors; half of the faults are spikes of four standard deviations, half have
-three columns of another row.
+Run ``python benchmarks/bench_regimes.py [--draws N] [--metric] [REGIME ...]``; none is
+all. Printed is the mean over tasks of the area under the ROC curve in percent, and
+false alarms of ``auto(anomalies="faults")`` where 10 % were asked for. ``--metric``
+adds everything that could judge rows in the adaptive metric. Rows are Gaussian (or
+Student's t) about the centre of their task, with two common factors; half of the faults
+are spikes of four standard deviations, half have three columns of another row.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Time the rivals' solvers, and score MORVR on images: ``python benchmarks/bench_rivals.py``.
 
-Images are looked for as :mod:`manyone.datasets` does (``$MANYONE_DATA``). Exits with 1 where SVDD
-takes longer than promised.
+Images are looked for as :mod:`manyone.datasets` does (``$MANYONE_DATA``). Exits with 1
+where SVDD takes longer than promised.
 """
 
 import sys
@@ -173,7 +173,8 @@ def score_morvr(repeats: int = 5) -> None:
 
 
 if __name__ == "__main__":
-    # One thread: on a busy machine a second one mostly waits, and ratios are what matters.
+    # One thread: on a busy machine a second one mostly waits, and ratios are what
+    # matters.
     with threadpool_limits(1, user_api="blas"), warnings.catch_warnings():
         warnings.simplefilter("ignore", CalibrationWarning)
         promise_kept = bench_svdd()

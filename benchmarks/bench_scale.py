@@ -1,7 +1,8 @@
 """Rows beyond one kernel matrix: what docs/scale.rst promises, as ratios in one run.
 
-``python benchmarks/bench_scale.py [NAME ...] [--quick]``; without names, all of them. One BLAS
-thread and processor time; on two threads, and for `workers`, time that passes, on two free cores.
+``python benchmarks/bench_scale.py [NAME ...] [--quick]``; without names, all of them.
+One BLAS thread and processor time; on two threads, and for `workers`, time that passes,
+on two free cores.
 
 scoring   rows scored against their own task, beside the bare kernel product and exponential
 rival     100,000 rows beside scikit-learn's Nystroem + Ridge, on one thread and on two

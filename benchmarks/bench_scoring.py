@@ -1,11 +1,12 @@
 """``manyone score`` on 1,000,000 rows of Parquet: speed beside the bare kernel arithmetic, memory.
 
-A default model of 20 machines with 20 rows each. The command is a process of its own, in whose
-processor time (its start left out) and memory everything counts, on one BLAS thread; beside it the
-kernel of all rows against the training rows and a product, for each layer that the model's view of
-strangers has. Exits with 1 where it is less than half as fast, takes 2 GB, or where one row takes a
-loaded model 3 ms. Also shown: the same with ``--json``, which explains every alarm (a quarter of
-these rows) for the incidents that it prints.
+A default model of 20 machines with 20 rows each. The command is a process of its own,
+in whose processor time (its start left out) and memory everything counts, on one BLAS
+thread; beside it the kernel of all rows against the training rows and a product, for
+each layer that the model's view of strangers has. Exits with 1 where it is less than
+half as fast, takes 2 GB, or where one row takes a loaded model 3 ms. Also shown: the
+same with ``--json``, which explains every alarm (a quarter of these rows) for the
+incidents that it prints.
 """
 
 from __future__ import annotations

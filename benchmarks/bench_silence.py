@@ -2,9 +2,9 @@
 
     python benchmarks/bench_silence.py [DRAWS]
 
-Arrivals are regular, Poisson, in bursts, and hourly with nights and ends of the week off. Tasks
-have paces of their own. A dead one is compared with its median gap and with the 99 % quantile of
-its gaps.
+Arrivals are regular, Poisson, in bursts, and hourly with nights and ends of the week
+off. Tasks have paces of their own. A dead one is compared with its median gap and with
+the 99 % quantile of its gaps.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     python benchmarks/bench_store.py [files|growing] [BATCHES]
 
-A batch is 1,000 rows of 1,000 entities: a new file each, or the end of one growing file. CPU time
-is that of the command in this process, without the start of Python.
+A batch is 1,000 rows of 1,000 entities: a new file each, or the end of one growing
+file. CPU time is that of the command in this process, without the start of Python.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Solvers of the three structure-learning methods, measured as ratios in one run.
 
-Run ``python benchmarks/bench_structure.py [linear] [evaluation] [paper] [lasso] [memory]``; all by
-default.
-Rows are MNIST's and COIL-100's, where the latter is found (``$MANYONE_DATA``), Gaussian clusters of
-the same size otherwise. Exits with 1 where a promise is broken.
+Run ``python benchmarks/bench_structure.py [linear] [evaluation] [paper] [lasso]
+[memory]``; all by default. Rows are MNIST's and COIL-100's, where the latter is found
+(``$MANYONE_DATA``), Gaussian clusters of the same size otherwise. Exits with 1 where a
+promise is broken.
 """
 
 import subprocess

@@ -1,8 +1,8 @@
 """The promise over time, measured: drift flags, held rates, servers, an attack, kills, many tasks.
 
-Run ``python benchmarks/bench_time.py [part ...]`` with the parts exchangeable, shift, alike,
-blocks, clumps, servers, spacecraft, keystrokes, attack, kills, killed, size; none is all. Figures
-are printed beside what they are to be.
+Run ``python benchmarks/bench_time.py [part ...]`` with the parts exchangeable, shift,
+alike, blocks, clumps, servers, spacecraft, keystrokes, attack, kills, killed, size;
+none is all. Figures are printed beside what they are to be.
 """
 
 from __future__ import annotations

@@ -2,11 +2,11 @@
 
     python benchmarks/bench_together.py [--draws 40] [--quick]
 
-Promise: normal rows have `pvalues_together` <= a in at most a share a of tasks, for 5 to
-50 rows a task and 1 to 50 new ones, with normal and heavy tails and with ties. By a
-theorem for exact p-values, measured for those from left-out scores. Found: the share of tasks
-with p <= 1 % whose new rows all have one column shifted by two standard deviations,
-beside that of tasks of which any row has p <= 1 % / m on its own.
+Promise: normal rows have `pvalues_together` <= a in at most a share a of tasks, for 5
+to 50 rows a task and 1 to 50 new ones, with normal and heavy tails and with ties. By a
+theorem for exact p-values, measured for those from left-out scores. Found: the share of
+tasks with p <= 1 % whose new rows all have one column shifted by two standard
+deviations, beside that of tasks of which any row has p <= 1 % / m on its own.
 """
 
 from __future__ import annotations

@@ -2,10 +2,11 @@
 
     python benchmarks/bench_transformers.py [--draws 12] [--quick]
 
-Promise: pipelines with a scaler and tables raise at most what was asked, on average over
-draws, with columns that are 0 in 98 % of rows and with Cauchy columns; five tasks of 20
-rows. Pipelines refit transformers without the rows that leave. Encoders of tables stay:
-their scales are ranks, and a guard against values never seen is in the thresholds.
+Promise: pipelines with a scaler and tables raise at most what was asked, on average
+over draws, with columns that are 0 in 98 % of rows and with Cauchy columns; five tasks
+of 20 rows. Pipelines refit transformers without the rows that leave. Encoders of tables
+stay: their scales are ranks, and a guard against values never seen is in the
+thresholds.
 """
 
 from __future__ import annotations

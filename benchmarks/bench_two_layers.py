@@ -1,14 +1,14 @@
 """NonlinearOCKSR beside JointOCKSR beyond one kernel matrix, both with 500 landmarks.
 
-``python benchmarks/bench_two_layers.py [fleet] [mnist] [--quick]``; without names, both. One BLAS
-thread, processor time.
+``python benchmarks/bench_two_layers.py [fleet] [mnist] [--quick]``; without names,
+both. One BLAS thread, processor time.
 
 fleet   200,000 rows of 100 machines, tested on readings of other machines: AUC, memory below 3 GB
 mnist   60,000 digits, each digit a task, tested on 10,000 (needs the data set, see
         ``manyone.datasets``)
 
-Exits with 1 where the second layer does not help, memory is exceeded, or alarms are not as
-promised.
+Exits with 1 where the second layer does not help, memory is exceeded, or alarms are not
+as promised.
 """
 
 from __future__ import annotations

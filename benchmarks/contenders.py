@@ -50,7 +50,8 @@ class OneClass(Protocol):
         """Scores (n,)."""
 
 
-#: Takes data and a number of landmarks, fits, and scores the test rows; the floor returns None.
+#: Takes data and a number of landmarks, fits, and scores the test rows; the floor
+#: returns None.
 Contender = Callable[[Data, int], Array | None]
 
 

@@ -1,9 +1,9 @@
 """Functions of the package that a call enters: ``count_calls.py [--list]``.
 
-A function is one with a name that is entered at least once, in whatever thread; lambdas and
-generator expressions belong to the function around them. Lazy imports and caches are filled by a
-call that is not counted. Files are shown, not counted. Exits with 1 where a call enters more
-functions than its ratchet allows.
+A function is one with a name that is entered at least once, in whatever thread; lambdas
+and generator expressions belong to the function around them. Lazy imports and caches
+are filled by a call that is not counted. Files are shown, not counted. Exits with 1
+where a call enters more functions than its ratchet allows.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ class Limit:
 
 
 # Ratchets were set anew with the rule that tasks borrow by (some 40 functions of
-# calibration), with history, forward checks, silent tasks and seasons of tables, and with
-# units that a left-out row has no part in (three to six functions). Then again: rows made
-# ready for a kernel once for all tasks, and runs in time (five to ten functions); and columns
-# of the past in fewer passes (eight functions of a fit).
-# And with left-out scores on equal terms in closed form, and limits inside of borrowed
+# calibration), with history, forward checks, silent tasks and seasons of tables, and
+# with units that a left-out row has no part in (three to six functions). Then again:
+# rows made ready for a kernel once for all tasks, and runs in time (five to ten
+# functions); and columns of the past in fewer passes (eight functions of a fit). And
+# with left-out scores on equal terms in closed form, and limits inside of borrowed
 # p-values (four to six functions).
 LIMITS = {
     "JointOCKSR().fit": Limit(48, 106),

@@ -1,9 +1,9 @@
 """All promises, one after the other: ``make bench``, or ``python benchmarks/run.py [--studies]``.
 
-Promises are ratios and bounds that one run shows: on two free cores half an hour. The studies
-behind the figures of the documentation (real data, many seeds, kills, streams) take hours, each of
-them as long as its own help says: ``--studies`` runs them too. Exits with 1 where a promise is
-broken.
+Promises are ratios and bounds that one run shows: on two free cores half an hour. The
+studies behind the figures of the documentation (real data, many seeds, kills, streams)
+take hours, each of them as long as its own help says: ``--studies`` runs them too.
+Exits with 1 where a promise is broken.
 """
 
 from __future__ import annotations

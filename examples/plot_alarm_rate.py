@@ -37,8 +37,9 @@ def our_rates(model, fleet):
 
 
 # %%
-# The thresholds of the joint model come from leave-one-out scores, which it has in closed form:
-# :meth:`~manyone.JointOCKSR.recalibrate` moves them to another rate without a new fit.
+# The thresholds of the joint model come from leave-one-out scores, which it has in
+# closed form: :meth:`~manyone.JointOCKSR.recalibrate` moves them to another rate
+# without a new fit.
 
 svm, ours = np.empty((2, REPEATS, len(RATES), TASKS))
 for repeat in range(REPEATS):

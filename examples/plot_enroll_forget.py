@@ -24,8 +24,8 @@ model = JointOCKSR(alarm_rate=0.1).fit(fleet.data[old], task=task[old])
 print("fitted:", *model.tasks_)
 
 # %%
-# The machine ``m7`` arrives with its 25 rows. Every task gets a new threshold, because the rows of
-# the new one are negatives to all others.
+# The machine ``m7`` arrives with its 25 rows. Every task gets a new threshold, because
+# the rows of the new one are negatives to all others.
 
 before = model.structure_.copy()
 model.enroll(fleet.data[~old], task=task[~old])

@@ -56,9 +56,9 @@ alarms = (
 print(alarms.sort("alarm", descending=True).head(3))
 
 # %%
-# Every other shop is inside the band in which the number of false alarms lies with 95 % for all of
-# them at once. A threshold below the worst of 30 days is itself a matter of chance: the number of
-# alarms is beta-binomial, not binomial.
+# Every other shop is inside the band in which the number of false alarms lies with 95 %
+# for all of them at once. A threshold below the worst of 30 days is itself a matter of
+# chance: the number of alarms is beta-binomial, not binomial.
 
 below = int(RATE * (DAYS + 1))
 most = betabinom.isf(0.05 / SHOPS, TEST, below, DAYS + 1 - below)

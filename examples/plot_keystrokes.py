@@ -2,8 +2,9 @@
 Who is typing?
 ==============
 
-Thirty people have typed a password ten times each; that is all we know. Then they type again, and
-so do 26 strangers who claim to be them. :class:`~manyone.TableModel` takes the table as it is.
+Thirty people have typed a password ten times each; that is all we know. Then they type
+again, and so do 26 strangers who claim to be them. :class:`~manyone.TableModel` takes
+the table as it is.
 """
 
 import matplotlib.pyplot as plt

@@ -25,16 +25,16 @@ task = np.repeat(list(shapes), n)
 X = np.vstack(list(shapes.values())) + 0.09 * rng.normal(size=(4 * n, 2))
 
 # %%
-# A narrow kernel follows the shapes: ``width=0.1`` divides the default, the mean squared distance
-# of two rows, by ten.
+# A narrow kernel follows the shapes: ``width=0.1`` divides the default, the mean
+# squared distance of two rows, by ten.
 
 model = JointOCKSR(width=0.1, alarm_rate=0.05).fit(X, task=task)
 strangers = np.array([[0.0, -0.6], [0.9, 2.4], [2.4, 1.2]])
 print(model.predict_task(np.vstack([X[::n], strangers])))
 
 # %%
-# Left: where each task is the answer; white is nobody. Right: how far the best task is from
-# raising the alarm.
+# Left: where each task is the answer; white is nobody. Right: how far the best task is
+# from raising the alarm.
 
 side = 200
 box = -1.7, 2.7, -1.4, 2.8

@@ -2,8 +2,8 @@
 Defective products
 ==================
 
-Fifteen products, thirty images of intact ones each, as 512 numbers from an ordinary image network.
-Which of the other images show a defect?
+Fifteen products, thirty images of intact ones each, as 512 numbers from an ordinary
+image network. Which of the other images show a defect?
 """
 
 import matplotlib.pyplot as plt
@@ -30,7 +30,8 @@ train = np.concatenate(
 test = np.setdiff1d(np.arange(len(table)), train)
 
 # %%
-# Other products are no defects of this one: ``anomalies="faults"``. Nothing is tuned here.
+# Other products are no defects of this one: ``anomalies="faults"``. Nothing is tuned
+# here.
 
 model = TableModel("product", anomalies="faults", method="default", ignore=["defect"])
 results = model.fit(table[train]).evaluate(table[test], outlier="defect")

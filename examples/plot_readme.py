@@ -2,9 +2,10 @@
 Twenty digits per task
 ======================
 
-The picture of the README: every digit of MNIST is a task with 20 normal images. How many held-out
-images of the same digit raise an alarm, against the rate that was asked for? A loop of scikit-learn
-detectors over the tasks is compared with one :class:`~manyone.JointOCKSR`.
+The picture of the README: every digit of MNIST is a task with 20 normal images. How
+many held-out images of the same digit raise an alarm, against the rate that was asked
+for? A loop of scikit-learn detectors over the tasks is compared with one
+:class:`~manyone.JointOCKSR`.
 
 ``python examples/plot_readme.py FILE`` writes the picture.
 """
@@ -57,8 +58,8 @@ def forest_scores(train, test, seed):
 
 
 # %%
-# ``contamination=rate`` of a forest is the quantile of its training scores, so one fit serves all
-# rates; so does one fit of the joint model.
+# ``contamination=rate`` of a forest is the quantile of its training scores, so one fit
+# serves all rates; so does one fit of the joint model.
 
 measured = {name: np.empty((REPEATS, len(RATES))) for name in ("svm", "forest", "ours")}
 for repeat in range(REPEATS):
@@ -80,8 +81,9 @@ for name, rates in measured.items():
     print(f"{name:>7}:", " | ".join(cells))
 
 # %%
-# Left: mean over ten draws of the training images; bars, mostly hidden by the markers, are
-# standard errors. Right: which digits answer to one another, from 100 images of each.
+# Left: mean over ten draws of the training images; bars, mostly hidden by the markers,
+# are standard errors. Right: which digits answer to one another, from 100 images of
+# each.
 
 shown = np.concatenate([np.flatnonzero(digit == d)[:100] for d in range(10)])
 joint = JointOCKSR(alarm_rate=0.1).fit(images[shown], task=digit[shown])

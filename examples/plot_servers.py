@@ -2,8 +2,8 @@
 Servers that go wrong
 =====================
 
-Eight servers, 38 metrics, thirty rows of normal work each. The anomalies are the servers' own
-faults, not rows of somebody else: ``anomalies="faults"``.
+Eight servers, 38 metrics, thirty rows of normal work each. The anomalies are the
+servers' own faults, not rows of somebody else: ``anomalies="faults"``.
 """
 
 import matplotlib.pyplot as plt
@@ -32,8 +32,9 @@ model = TableModel("server", anomalies="faults", alarm_rate=0.05).fit(
 )
 
 # %%
-# The second half of the time is labelled. Some servers do other work by then, and nothing but a
-# model that follows them (``manyone watch``) can know that this is normal.
+# The second half of the time is labelled. Some servers do other work by then, and
+# nothing but a model that follows them (``manyone watch``) can know that this is
+# normal.
 
 labelled = table(test, np.arange(len(test.target))).with_columns(
     fault=pl.Series(test.label)
@@ -41,7 +42,8 @@ labelled = table(test, np.arange(len(test.target))).with_columns(
 print(model.evaluate(labelled, outlier="fault"))
 
 # %%
-# One server over time: its score, and what the operators marked. Each alarm has a reason.
+# One server over time: its score, and what the operators marked. Each alarm has a
+# reason.
 
 name = model.tasks_[0]
 server_rows = labelled.filter(pl.col("server") == name)

@@ -2,8 +2,8 @@
 Spacecraft windows
 ==================
 
-Telemetry of the rover Curiosity: every channel is a task, every window of 50 steps a row. Thirty
-normal windows of each channel are enough to start with.
+Telemetry of the rover Curiosity: every channel is a task, every window of 50 steps a
+row. Thirty normal windows of each channel are enough to start with.
 """
 
 import matplotlib.pyplot as plt
@@ -32,8 +32,8 @@ model = TableModel(
 model.fit(train)
 
 # %%
-# All channels together. What was normal at first does not stay so: false alarms are well above the
-# promised tenth, which is what :class:`manyone.Monitor` is for.
+# All channels together. What was normal at first does not stay so: false alarms are
+# well above the promised tenth, which is what :class:`manyone.Monitor` is for.
 
 results = model.evaluate(test, outlier="anomaly")
 print(results.head(1))

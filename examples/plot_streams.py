@@ -8,8 +8,8 @@ strangers try it too. Fixed thresholds, thresholds from blocks of time, and a
 :class:`~manyone.Monitor` that hears about every row, about its alarms, about half of them, or
 nothing. Then somebody who knows how a monitor learns walks away from what is normal, step by step.
 
-(``python benchmarks/bench_time.py servers spacecraft keystrokes attack`` prints the same for all
-rows and ten attacks.)
+(``python benchmarks/bench_time.py servers spacecraft keystrokes attack`` prints the
+same for all rows and ten attacks.)
 """
 
 import matplotlib.pyplot as plt
@@ -92,10 +92,11 @@ def by_task(values, task, rows):
 
 
 # %%
-# Every stream is a panel: further left is fewer false alarms, further up is more caught. Fixed
-# thresholds raise more than was asked for; blocks of time help; a monitor that is told about its
-# alarms is near the promise, and catches about what thresholds set with hindsight (the line) would.
-# Without answers nobody can know whether lasting alarms are faults or the new normal.
+# Every stream is a panel: further left is fewer false alarms, further up is more
+# caught. Fixed thresholds raise more than was asked for; blocks of time help; a monitor
+# that is told about its alarms is near the promise, and catches about what thresholds
+# set with hindsight (the line) would. Without answers nobody can know whether lasting
+# alarms are faults or the new normal.
 
 faults = IndependentOCKSR(kernel="laplacian", metric="whitened", alarm_rate=RATE)
 strangers = JointOCKSR(kernel="laplacian", metric="whitened", alarm_rate=RATE)
@@ -151,9 +152,10 @@ axes[0].legend(frameon=False, fontsize="small", loc="lower right")
 plt.show()
 
 # %%
-# The attack. A stranger sees every answer, steps outwards after each accepted row and back
-# after each alarm. Whatever is accepted, the border stays within a cap that the training rows set;
-# where his alarms are called abnormal, it does not move outwards at all.
+# The attack. A stranger sees every answer, steps outwards after each accepted row and
+# back after each alarm. Whatever is accepted, the border stays within a cap that the
+# training rows set; where his alarms are called abnormal, it does not move outwards at
+# all.
 
 model = IndependentOCKSR(alarm_rate=RATE).fit(
     np.random.default_rng(0).normal(size=(50, 8))

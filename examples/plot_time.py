@@ -2,10 +2,10 @@
 Rows in time: held rates, drift, answers
 ========================================
 
-A threshold promises its alarm rate for rows like those it was set on. Rows of machines drift: here
-ten machines wear for 600 rows, slowly, and from row 400 on one of them is really broken. Fixed
-thresholds, a :class:`~manyone.Monitor` that hears what its alarms turned out to be, and one that
-hears nothing, side by side.
+A threshold promises its alarm rate for rows like those it was set on. Rows of machines
+drift: here ten machines wear for 600 rows, slowly, and from row 400 on one of them is
+really broken. Fixed thresholds, a :class:`~manyone.Monitor` that hears what its alarms
+turned out to be, and one that hears nothing, side by side.
 """
 
 import matplotlib.pyplot as plt
@@ -61,9 +61,10 @@ for name, alarm in (("fixed", static), ("told", followed), ("not told", alone)):
     )
 
 # %%
-# With answers about alarms the rate is held while machines wear, and the broken one is still
-# caught. Without answers the thresholds hardly move: whether lasting alarms are wear or faults,
-# nobody can know from the rows alone. The monitor says that they have changed.
+# With answers about alarms the rate is held while machines wear, and the broken one is
+# still caught. Without answers the thresholds hardly move: whether lasting alarms are
+# wear or faults, nobody can know from the rows alone. The monitor says that they have
+# changed.
 
 figure, axes = plt.subplot_mosaic("ab;cc", figsize=(10, 6.4), layout="constrained")
 worn = np.arange(TASKS) % 2 == 1

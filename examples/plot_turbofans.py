@@ -2,8 +2,8 @@
 Engines that wear out
 =====================
 
-A hundred turbofans run until they fail. The first thirty flights of each are normal; the model
-never sees a failure. When do the alarms begin?
+A hundred turbofans run until they fail. The first thirty flights of each are normal;
+the model never sees a failure. When do the alarms begin?
 """
 
 import matplotlib.pyplot as plt

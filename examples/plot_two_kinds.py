@@ -2,9 +2,10 @@
 Strangers and faults
 ====================
 
-What do your anomalies look like? *Strangers* are rows of somebody or something else: an impostor,
-another machine's readings. *Faults* are rows of the machine itself gone wrong. The two need
-opposite things: this compares methods on a fleet of 20 machines with few normal rows each.
+What do your anomalies look like? *Strangers* are rows of somebody or something else: an
+impostor, another machine's readings. *Faults* are rows of the machine itself gone
+wrong. The two need opposite things: this compares methods on a fleet of 20 machines
+with few normal rows each.
 """
 
 import matplotlib.pyplot as plt
@@ -30,7 +31,8 @@ FLEET = {
 }  # machines of one make, much alike
 
 # %%
-# Rivals look at one machine at a time. Each gives a function that scores rows, higher for normal.
+# Rivals look at one machine at a time. Each gives a function that scores rows, higher
+# for normal.
 
 
 def nearest_neighbour(rows):

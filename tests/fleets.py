@@ -11,8 +11,8 @@ def gaussian_tasks(
 ):
     """Rows about the centres of their tasks, and the number of each row's task.
 
-    Centres lie `apart` standard deviations of a row from 0; `scales`, a lowest and a highest one,
-    gives each task and column a scale of its own.
+    Centres lie `apart` standard deviations of a row from 0; `scales`, a lowest and a
+    highest one, gives each task and column a scale of its own.
     """
     rng = np.random.default_rng(seed)
     codes = np.repeat(np.arange(len(sizes)), sizes)
@@ -27,7 +27,8 @@ def gaussian_tasks(
 def machine_tables(n_tasks=6, n_samples=25, n_features=4, *, seed=0, **options):
     """Normal rows of machines, and test rows with their faults, as frames of pandas.
 
-    Columns are ``a``, ``b``, ... and ``machine``; those to test with have ``fault`` too.
+    Columns are ``a``, ``b``, ... and ``machine``; those to test with have ``fault``
+    too.
     """
     fleet = make_fleet(n_tasks, n_samples, n_features, random_state=seed, **options)
     names = list("abcdefghijklmnopqrstuvwxyz"[:n_features])

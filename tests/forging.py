@@ -2,8 +2,8 @@
 
     python -X faulthandler tests/forging.py FIRST COUNT
 
-prints what became of forged files FIRST to FIRST + COUNT - 1, and each that did harm. A crash of
-the process is one, too.
+prints what became of forged files FIRST to FIRST + COUNT - 1, and each that did harm. A
+crash of the process is one, too.
 """
 
 from __future__ import annotations

@@ -5,17 +5,19 @@
 FOLDER gets all files. What is left in the end is compared with the same without kills.
 
 ``commands``
-    fit, enroll and score, by SIGKILL and SIGTERM, half of them while they write: the model is
-    that of before or a finished one, scores are whole or absent, and no lock is left.
+    fit, enroll and score, by SIGKILL and SIGTERM, half of them while they write: the
+    model is that of before or a finished one, scores are whole or absent, and no lock
+    is left.
 ``watch``
-    One table in batches, with answers and mutes: rows, levels, incidents and the copy of scores
-    are the same.
+    One table in batches, with answers and mutes: rows, levels, incidents and the copy
+    of scores are the same.
 ``month``
-    The days of `fleet_days`, a run and a watch in turn, with a receiver of messages: every row
-    once, no message lost, one sent again only with the same id.
+    The days of `fleet_days`, a run and a watch in turn, with a receiver of messages:
+    every row once, no message lost, one sent again only with the same id.
 
-This process imports everything once and forks, so that a child starts in milliseconds. It
-must not score or read tables itself: the threads that do so would not be there after a fork.
+This process imports everything once and forks, so that a child starts in milliseconds.
+It must not score or read tables itself: the threads that do so would not be there after
+a fork.
 """
 
 import argparse
@@ -71,7 +73,7 @@ train_days = 10
 """
 
 
-# ------------------------------------------------------------------------------- children
+# ----------------------------------------------------------------------------- children
 
 
 def start(args):
@@ -112,7 +114,7 @@ def whole(args):
     return time.monotonic() - begin
 
 
-# --------------------------------------------------------------------------------- stores
+# ------------------------------------------------------------------------------- stores
 
 
 def query(name, sql):
@@ -147,7 +149,7 @@ def content(name):
     ]
 
 
-# ------------------------------------------------------------------------------- commands
+# ----------------------------------------------------------------------------- commands
 
 
 def kill_commands(kills, rng):
@@ -191,7 +193,7 @@ def unfinished_files():
     return [path for path in Path().iterdir() if path.suffix == ".part"]
 
 
-# ---------------------------------------------------------------------------------- watch
+# -------------------------------------------------------------------------------- watch
 
 
 def kill_watch(kills, rng):
@@ -228,7 +230,7 @@ def watch_command(name):
     return ["watch", "fleet.manyone", *table, *files, *more]
 
 
-# ---------------------------------------------------------------------------------- month
+# -------------------------------------------------------------------------------- month
 
 
 def kill_month(kills, rng):

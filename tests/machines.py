@@ -1,13 +1,14 @@
 """The numeric tests as other machines would run them: ``make test-machines``.
 
-Results must not depend on the processor, on the number of threads or on the examples that
-hypothesis happens to draw. One axis is changed at a time: BLAS kernels (``OPENBLAS_CORETYPE``),
-NumPy's own choice of instructions (``NPY_DISABLE_CPU_FEATURES``), BLAS threads, and the seed of
-hypothesis. A kernel that this processor cannot run is skipped, and the table at the end says so.
-On two cores all of it takes less than half an hour.
+Results must not depend on the processor, on the number of threads or on the examples
+that hypothesis happens to draw. One axis is changed at a time: BLAS kernels
+(``OPENBLAS_CORETYPE``), NumPy's own choice of instructions
+(``NPY_DISABLE_CPU_FEATURES``), BLAS threads, and the seed of hypothesis. A kernel that
+this processor cannot run is skipped, and the table at the end says so. On two cores all
+of it takes less than half an hour.
 
-``python tests/machines.py --sample`` takes one other kernel and one other seed, on the solvers and
-the tests of order: a few minutes.
+``python tests/machines.py --sample`` takes one other kernel and one other seed, on the
+solvers and the tests of order: a few minutes.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
-#: Where numbers are tested, and by which words: solvers against references, and whatever says that
-#: two ways to the same model agree. Refits of whole methods that say nothing new here are left out.
+#: Where numbers are tested, and by which words: solvers against references, and
+#: whatever says that two ways to the same model agree. Refits of whole methods that say
+#: nothing new here are left out.
 PATHS = (
     "tests/solvers",
     "tests/estimators",

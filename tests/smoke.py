@@ -1,6 +1,7 @@
 """Does manyone work with nothing but its hard dependencies? ``python tests/smoke.py``.
 
-Run it in an environment that holds the wheel alone; the tests need extras and are for `make test`.
+Run it in an environment that holds the wheel alone; the tests need extras and are for
+`make test`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The promise itself: simulated false-alarm rates against the rate that was asked for.
 
-The promise is an average over draws of the training set, so each simulated data set contributes one
-number per task, and the band is that of their mean.
+The promise is an average over draws of the training set, so each simulated data set
+contributes one number per task, and the band is that of their mean.
 """
 
 import numpy as np
@@ -62,7 +62,8 @@ def test_rate_holds_for_each_task_and_over_all(method, n_rows):
         assert not too_many(alarm, rate), f"pooled rate {alarm.mean():.3f} > {rate}"
         for t in range(alarm.shape[1]):
             assert not too_many(alarm[:, t], rate)
-        # Nor is the rate held by never raising an alarm: it comes near what n_t rows can resolve.
+        # Nor is the rate held by never raising an alarm: it comes near what n_t rows
+        # can resolve.
         resolvable = np.floor(rate * (n_rows + 1) + 1e-9) / (n_rows + 1)
         assert alarm.sum() >= binom.ppf(0.001, alarm.size, 0.75 * resolvable)
         if resolvable == 0:  # pooled over tasks: some alarms all the same

@@ -51,7 +51,8 @@ def test_one_of_ninety_groups_collapses(monkeypatch):
     assert len(alarms) == shops == 90 and scope["DAYS"] < 50
     assert alarms.pop("shop 42") >= 0.9 * days
     counts = np.array(list(alarms.values()))
-    # The exact band for all at once: a threshold set on 30 days is a matter of chance itself.
+    # The exact band for all at once: a threshold set on 30 days is a matter of chance
+    # itself.
     assert counts.max() <= betabinom.isf(0.05 / shops, days, 1, scope["DAYS"])
     overall = counts.sum()
     assert overall <= binom.isf(0.001, days * len(counts), rate)

@@ -59,7 +59,7 @@ def says(*words: str):
     return pytest.raises(ValueError, match=pattern)
 
 
-# -------------------------------------------------------------------------------------------- rows
+# --------------------------------------------------------------------------------- rows
 
 
 @methods
@@ -180,7 +180,7 @@ def test_duplicate_column_names(method):
         method().fit(table, task="machine")
 
 
-# ------------------------------------------------------------------------------------------- tasks
+# -------------------------------------------------------------------------------- tasks
 
 
 @methods
@@ -319,7 +319,7 @@ def test_a_column_name_must_be_one(method):
         model.predict(FRAME.drop(columns="machine"), task="machine")
 
 
-# ------------------------------------------------------------------------------- outliers, weights
+# -------------------------------------------------------------------- outliers, weights
 
 
 @methods
@@ -359,7 +359,7 @@ def test_weights_must_be_counts(method):
         model.calibrate(X, task=TASK, sample_weight=-np.ones(40))
 
 
-# -------------------------------------------------------------------------------------- parameters
+# --------------------------------------------------------------------------- parameters
 
 
 @methods
@@ -460,7 +460,7 @@ def test_recalibrate_and_select_check_their_rate(method):
     np.testing.assert_array_equal(model.offset_, before)
 
 
-# --------------------------------------------------------------------------------- enroll, forget
+# ----------------------------------------------------------------------- enroll, forget
 
 
 @methods
@@ -536,7 +536,7 @@ def test_what_landmarks_cannot_do(method):
         model.pvalues(X, task=TASK, exact=True)
 
 
-# ---------------------------------------------------------------------------- tune, TaskWhitener
+# ------------------------------------------------------------------- tune, TaskWhitener
 
 
 def tunable():
@@ -639,7 +639,7 @@ def test_whitener_misuse():
         TaskWhitener().fit(X).transform(X[:, :2])
 
 
-# ------------------------------------------------------------------------------------ save and load
+# ------------------------------------------------------------------------ save and load
 
 
 def dot(a, b):
@@ -720,7 +720,7 @@ def test_a_place_that_is_none(method, tmp_path):
     assert list(tmp_path.parent.glob("*.part")) == []
 
 
-# ----------------------------------------------------------------------------------------- warnings
+# ----------------------------------------------------------------------------- warnings
 
 
 def calibration_warnings(function) -> list[warnings.WarningMessage]:

@@ -158,7 +158,7 @@ def test_labels_that_do_not_fit_the_rows_and_models_that_are_not_fitted_are_told
         TaskAUC()(JointOCKSR(), X, task=task)
 
 
-# ------------------------------------------------------------------- inside what scikit-learn has
+# --------------------------------------------------------- inside what scikit-learn has
 
 
 @pytest.fixture

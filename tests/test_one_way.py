@@ -61,8 +61,8 @@ def over(names):
 def tolerance(name):
     """What rounding may do to scores of a method.
 
-    Views of the combination differ by 4e-12. Its scores interpolate between left-out scores
-    of views, and two of these may be a thousandth apart.
+    Views of the combination differ by 4e-12. Its scores interpolate between left-out
+    scores of views, and two of these may be a thousandth apart.
     """
     return 1e-8 if name == "combined" else 1e-9
 
@@ -91,7 +91,7 @@ def assert_same(model, reference, atol, rows=NEW):
     np.testing.assert_allclose(model.offset_, reference.offset_, **rounding)
 
 
-# ------------------------------------------------------------------------------ groups of one row
+# -------------------------------------------------------------------- groups of one row
 
 
 @over(list(EVERY_METHOD))
@@ -110,7 +110,7 @@ def test_groups_of_one_row_change_no_landmark_model(name):
     assert_same(grouped, plain, 1e-9)
 
 
-# ----------------------------------------------------------------- thresholds or no thresholds
+# ---------------------------------------------------------- thresholds or no thresholds
 
 
 def assert_thresholds_change_no_score(model, rows, task):
@@ -170,7 +170,7 @@ def test_tuning_landmarks_with_and_without_thresholds(name):
     assert_tuned_alike(make_model(name, 12), MANY, MANY_TASK)
 
 
-# ----------------------------------------------------------------------------- where the rows are
+# ------------------------------------------------------------------- where the rows are
 
 
 def cut_at_random(rows, task, seed):
@@ -234,7 +234,7 @@ def test_all_rows_as_landmarks_are_the_exact_model(name):
     assert_same(landmarks, exact, 1e-6)
 
 
-# --------------------------------------------------------------------------- warnings and copies
+# ------------------------------------------------------------------ warnings and copies
 
 
 @over(LANDMARKS)
@@ -270,7 +270,7 @@ def test_copies_on_all_paths(name):
     assert_same(in_memory, exact, 1e-6)
 
 
-# ----------------------------------------------------------------------------------- two threads
+# -------------------------------------------------------------------------- two threads
 
 
 def assert_threads_do_not_disturb(model, n_rounds):
@@ -325,7 +325,7 @@ def test_one_blas_thread_until_the_last_fit_has_ended():
     assert seen == [1]
 
 
-# --------------------------------------------------------------------------------------- updates
+# ------------------------------------------------------------------------------ updates
 
 
 @over(UPDATES)

@@ -268,7 +268,7 @@ def test_the_last_step_must_be_one_of_ours():
         make_pipeline()
 
 
-# ------------------------------------------------------------------------- as a Pipeline is used
+# ---------------------------------------------------------------- as a Pipeline is used
 
 
 @parametrize_with_checks([make_pipeline(StandardScaler(), JointOCKSR())])

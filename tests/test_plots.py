@@ -73,7 +73,7 @@ def assert_same_scores(one: ScoreDisplay, two: ScoreDisplay) -> None:
     np.testing.assert_array_equal(drawn(one.alarm_), drawn(two.alarm_))
 
 
-# ------------------------------------------------------------------------------------------ scores
+# ------------------------------------------------------------------------------- scores
 
 
 def test_scores_artists_carry_the_data(model: Any, rows: Any) -> None:
@@ -271,7 +271,7 @@ def test_scores_keywords_reach_matplotlib(model: Any, rows: Any) -> None:
     assert display.threshold_.get_linewidths()[0] == 7
 
 
-# --------------------------------------------------------------------------------------- structure
+# ---------------------------------------------------------------------------- structure
 
 
 def test_structure_is_the_permuted_matrix() -> None:
@@ -381,7 +381,7 @@ def test_structure_bad_input(change: dict[str, Any], message: str) -> None:
         StructureDisplay.from_predictions(**{"structure": np.eye(2), **change})
 
 
-# -------------------------------------------------------------------------------------- all of them
+# -------------------------------------------------------------------------- all of them
 
 
 def _make(model: Any, rows: Any, kind: str, **kwargs: Any) -> Any:
@@ -435,7 +435,7 @@ def test_scores_that_are_not_numbers_are_named() -> None:
         ScoreDisplay.from_predictions([0.0, np.nan], offset=0.5)
 
 
-# ---------------------------------------------------------------------------------------- in time
+# ------------------------------------------------------------------------------ in time
 
 
 def test_evidence_of_a_monitor_is_drawn_by_task(

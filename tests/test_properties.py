@@ -1,7 +1,8 @@
 """Properties that hold for every method, every data set and every setting (hypothesis).
 
-Each property is parametrised over the registry: a method that joins `METHODS` is tested without a
-line here. Parameters that a method does not have are left out when it is made.
+Each property is parametrised over the registry: a method that joins `METHODS` is tested
+without a line here. Parameters that a method does not have are left out when it is
+made.
 """
 
 from __future__ import annotations
@@ -131,7 +132,8 @@ def make(method, **params):
 def tolerance(model) -> float:
     """Closed forms are the same to rounding, iterations to their stopping rule.
 
-    The tail values of a combination may grow a thousand times as fast as the scores of its views.
+    The tail values of a combination may grow a thousand times as fast as the scores of
+    its views.
     """
     if isinstance(model, CombinedOneClass):
         # A task whose rows are all equal has a tiny unit, in which rounding counts.
@@ -184,7 +186,7 @@ def _ties(model, scores) -> np.ndarray:
     return near
 
 
-# ------------------------------------------------------------------------------------ invariances
+# -------------------------------------------------------------------------- invariances
 
 
 @methods
@@ -325,7 +327,7 @@ def test_a_constant_column_adds_nothing(method, problem, setting):
     assert_same(a, b, scores=problem.new(), other=other)
 
 
-# ---------------------------------------------------------------------------------------- scoring
+# ------------------------------------------------------------------------------ scoring
 
 
 @methods
@@ -402,7 +404,8 @@ def test_p_values_count_calibration_scores(method, problem, setting):
             np.testing.assert_allclose(p[mine], count, rtol=1e-12)
             assert np.all(p[mine] >= 1 / (n + 1))
         else:
-            # Tasks are units; of a single row only guards tell, beside all rows there are.
+            # Tasks are units; of a single row only guards tell, beside all rows there
+            # are.
             units = 1 / (len(model.tasks_) * (n + 1))
             floor = min(units, 1 / (len(problem.X) + 1))
             assert np.all(p[mine] >= floor * (1 - 1e-12))
@@ -466,8 +469,8 @@ def test_block_size_does_not_change_results(method, problem, setting, memory):
     a = make(method, **setting).fit(**problem.data())
     table = a.score_tasks(problem.X_new)
     scores = a.score_samples(**problem.new())
-    # A product with one row adds up in another order than one with many, and coefficients
-    # may be a thousand times larger than scores.
+    # A product with one row adds up in another order than one with many, and
+    # coefficients may be a thousand times larger than scores.
     tolerance = 1e-9 if method is PAIR else 1e-10
     near = {"rtol": tolerance, "atol": tolerance}
     with sklearn.config_context(working_memory=memory):
@@ -488,7 +491,8 @@ def test_a_precomputed_kernel_is_the_named_one(method, problem, setting):
     named = make(method, **setting).fit(**problem.data())
 
     def kernel(X):
-        # One pair at a time: on some processors a product of matrices tells copies of a row apart.
+        # One pair at a time: on some processors a product of matrices tells copies of a
+        # row apart.
         if setting["kernel"] == "linear":
             return (X[:, None] * problem.X).sum(axis=2)
         metric = "sqeuclidean" if setting["kernel"] == "rbf" else "cityblock"
@@ -497,8 +501,9 @@ def test_a_precomputed_kernel_is_the_named_one(method, problem, setting):
         )
 
     if method is SVDD and setting["kernel"] == "linear":
-        # It needs k(x, x) of new rows, which a kernel matrix does not bring: it takes what all
-        # training rows have alike, or the part that they explain, which is all if they span.
+        # It needs k(x, x) of new rows, which a kernel matrix does not bring: it takes
+        # what all training rows have alike, or the part that they explain, which is all
+        # if they span.
         assume(np.ptp(np.diagonal(kernel(problem.X))) > 1e-6)
         assume(np.linalg.matrix_rank(problem.X, tol=1e-3) == problem.X.shape[1])
     given_matrix = make(method, **{**setting, "kernel": "precomputed"})
@@ -512,7 +517,7 @@ def test_a_precomputed_kernel_is_the_named_one(method, problem, setting):
     assert_same_pvalues(named, given_matrix, scores=rows, other=other)
 
 
-# ---------------------------------------------------------------------------------------- weights
+# ------------------------------------------------------------------------------ weights
 
 
 @pytest.mark.slow
@@ -551,7 +556,7 @@ def test_zero_weight_is_removal(method, problem, setting):
         assert_same_pvalues(a, b, scores=scores)
 
 
-# ------------------------------------------------------------------- left out, exact, recalibrated
+# -------------------------------------------------------- left out, exact, recalibrated
 
 
 @methods
@@ -671,7 +676,7 @@ def test_held_out_calibration_counts_held_out_scores(method, problem, setting):
                 assert p[i] == pytest.approx(expected)
 
 
-# -------------------------------------------------------------------------- copies, tables, updates
+# -------------------------------------------------------------- copies, tables, updates
 
 
 @methods

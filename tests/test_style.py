@@ -16,9 +16,9 @@ PACKAGE = ROOT / "src" / "manyone"
 #: Where the rules hold, from the root of the checkout.
 PLACES = ("src", "tests", "benchmarks", "examples")
 
-#: Rooms of the package from the lowest to the highest. A room imports from lower ones; modules
-#: at the top level of the package may also import from their own layer. A module with a dot is
-#: a room of its own, apart from its folder.
+#: Rooms of the package from the lowest to the highest. A room imports from lower ones;
+#: modules at the top level of the package may also import from their own layer. A
+#: module with a dot is a room of its own, apart from its folder.
 LAYERS = (
     ("_types",),
     ("_sklearn", "files", "messages", "progress", "routing", "threads"),

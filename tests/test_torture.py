@@ -1,8 +1,8 @@
 """Inputs that break numerical code, for every method, with every floating-point flag raised.
 
-Not only "does not crash": offsets and scores are finite, normal rows are more normal than rows far
-away, p-values are p-values and agree with the alarms, inputs are left alone, and whatever has an
-equivalent benign input gives the same answer as that.
+Not only "does not crash": offsets and scores are finite, normal rows are more normal
+than rows far away, p-values are p-values and agree with the alarms, inputs are left
+alone, and whatever has an equivalent benign input gives the same answer as that.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ def _strict():
         yield
 
 
-# Few iterations of two layers: rounding has no time to grow, and hard inputs are as hard. Others
-# are set to what makes the claims of this file theirs.
+# Few iterations of two layers: rounding has no time to grow, and hard inputs are as
+# hard. Others are set to what makes the claims of this file theirs.
 SHORT = {
     "NonlinearOCKSR": {"max_iter": 5},
     "SparseOCKSR": {"max_iter": 0},
@@ -156,7 +156,7 @@ def case(function):
     return function
 
 
-# ------------------------------------------------------------------------------------ few, equal
+# --------------------------------------------------------------------------- few, equal
 
 
 @case
@@ -262,7 +262,7 @@ def integer_grid():
     return Case(np.round(X), task)
 
 
-# ---------------------------------------------------------------------------------- scale, offset
+# ------------------------------------------------------------------------ scale, offset
 
 
 def _scaled(factor: float, **params):
@@ -332,12 +332,12 @@ for _kernel in ("rbf", "laplacian", "rbf+laplacian"):
 CASES["huge_offset_scale"] = _shifted("rbf", 1e8, gamma="scale")
 CASES["huge_offset_median"] = _shifted("rbf", 1e8, gamma="median")
 CASES["huge_offset_fixed_gamma"] = _shifted("rbf", 1e8, gamma=0.5)
-# Means of values near 1e8 are rounded to 1e-8. Tail values of combinations are steep: they
-# make some tens of times as much of the scores' differences.
+# Means of values near 1e8 are rounded to 1e-8. Tail values of combinations are steep:
+# they make some tens of times as much of the scores' differences.
 CASES["huge_offset_whitened"] = _shifted("rbf", 1e8, tol=1e-5, metric="whitened")
 
 
-# ------------------------------------------------------------------------------------- parameters
+# --------------------------------------------------------------------------- parameters
 
 
 def _with(far=True, twin_params=None, **params):
@@ -388,7 +388,7 @@ def whitened_constant():
     return Case(np.ones_like(X), task, params={"metric": "whitened"})
 
 
-# ---------------------------------------------------------------------------------------- weights
+# ------------------------------------------------------------------------------ weights
 
 
 def _weighted(weight, **extra):
@@ -414,7 +414,7 @@ CASES["weight_one_task_huge"] = _weighted(
 )
 
 
-# ------------------------------------------------------------------------------------- the checks
+# --------------------------------------------------------------------------- the checks
 
 
 @methods
@@ -469,7 +469,8 @@ def test_tasks_far_apart_keep_their_inner_distances(method):
     away = np.where(task == "t0", 1e8, -1e8)[:, None]
     params = {"gamma": 0.5, "alarm_rate": 0.2}
     if method in (NonlinearOCKSR, SparseOCKSR):
-        # A learned first layer, and a theta that follows the data, let such tasks see each other.
+        # A learned first layer, and a theta that follows the data, let such tasks see
+        # each other.
         params |= {"max_iter": 0, "theta": 10.0}
     model = make(method, **params).fit(X + away, task=task)
     # At a millionth of that distance the kernel between the tasks is zero too.
@@ -507,7 +508,7 @@ def test_a_rate_of_almost_one_alarms_on_almost_all(method, rate):
         np.testing.assert_allclose(model.offset_, best)
 
 
-# ---------------------------------------------------------------------------- rows to be scored
+# -------------------------------------------------------------------- rows to be scored
 
 
 @pytest.mark.slow
@@ -556,7 +557,7 @@ def test_held_out_calibration_on_a_single_point(method):
     assert np.all(np.isfinite(model.offset_))
 
 
-# ------------------------------------------------------------------------------- containers, types
+# -------------------------------------------------------------------- containers, types
 
 CONTAINERS: dict[str, Callable[[np.ndarray], Any]] = {
     "list": lambda X: X.tolist(),
@@ -675,7 +676,7 @@ def test_an_all_zero_sparse_matrix(method):
     assert np.all(np.isfinite(model.score_samples(X, task=["a", "b"] * 10)))
 
 
-# ----------------------------------------------------------------------------------------- labels
+# ------------------------------------------------------------------------------- labels
 
 LABELS: dict[str, Callable[[], Any]] = {
     "int": lambda: [3, -7],
@@ -795,7 +796,7 @@ def test_pandas_with_missing_tasks_of_outliers(method):
         assert_healthy(model, X[~outlier], task[~outlier])
 
 
-# --------------------------------------------------------------------------------------- outliers
+# ----------------------------------------------------------------------------- outliers
 
 
 @methods
@@ -877,7 +878,7 @@ def test_a_task_of_outliers_alone_is_refused(method):
         make(method).fit(X, outlier=np.ones(len(X), dtype=bool))
 
 
-# ------------------------------------------------------------------------------------ many, kernels
+# ------------------------------------------------------------------------ many, kernels
 
 
 @pytest.mark.slow
@@ -1051,7 +1052,7 @@ def test_a_ridge_is_the_ridge_that_was_asked_for(method):
     )
 
 
-# -------------------------------------------------------------------------- landmarks, metric, tune
+# -------------------------------------------------------------- landmarks, metric, tune
 
 
 def _with_landmarks():

@@ -1,6 +1,7 @@
 """One-class classification for many related tasks with few normal samples each.
 
-Names are imported when they are first asked for: methods do not wait for tables and pages.
+Names are imported when they are first asked for: methods do not wait for tables and
+pages.
 """
 
 from importlib import import_module

@@ -54,11 +54,11 @@ class Capabilities:
     exact_pvalues : bool
         Full conformal p-values, ``pvalues(..., exact=True)``.
     landmarks : bool
-        Few rows may stand for all, ``landmarks=``. Rows may then come in blocks from anywhere,
-        see :mod:`manyone.engines`.
+        Few rows may stand for all, ``landmarks=``. Rows may then come in blocks from
+        anywhere, see :mod:`manyone.engines`.
     sample_rows : int
-        Rows that a fit by passes learns from one by one, where there are more; 0: sums of all rows
-        say everything.
+        Rows that a fit by passes learns from one by one, where there are more; 0: sums
+        of all rows say everything.
     outliers : bool
         Known outliers shape the model, ``fit(..., outlier=)``.
     sample_weight : bool
@@ -68,26 +68,31 @@ class Capabilities:
     learns : tuple of str
         Fitted attributes beyond those of every method, such as ``"structure_"``.
     regression : bool
-        Fits responses of the rows (1 for their own task), so it has a sum of squared errors.
+        Fits responses of the rows (1 for their own task), so it has a sum of squared
+        errors.
     folds : int
         Refits that thresholds come from; 0 where left-out scores have a closed form.
     merges_copies : bool
-        Copies of a row are fitted as one row of more weight: iterations would tell them apart.
+        Copies of a row are fitted as one row of more weight: iterations would tell them
+        apart.
     left_out_grid : {"joint", "each task"} or None
         Whose closed form judges a whole grid of ridges at once: that of the joint ridge
         regression, or of one for each task. None: settings are judged by folds.
     grid : mapping
         What `tune` tries.
     strengths : mapping
-        What `tune` tries after `grid`, which is then judged as for the joint ridge regression.
+        What `tune` tries after `grid`, which is then judged as for the joint ridge
+        regression.
     task_metric : bool
         Every task may have a metric of its own, ``metric="adaptive"``.
     slow : bool
-        One fit costs many times that of a ridge: studies with many fits leave the method out.
+        One fit costs many times that of a ridge: studies with many fits leave the
+        method out.
     quick : bool
         Choosing its settings is fast enough for a first look.
     short_grid : mapping or None
-        What experiments choose from where the whole grid would take too long; None is the whole.
+        What experiments choose from where the whole grid would take too long; None is
+        the whole.
     """
 
     exact_pvalues: bool = False

@@ -29,11 +29,12 @@ Model = TypeVar("Model")
 def fit(model: Model, sweep: Sweep) -> Model:
     """Fit an estimator with `landmarks` to rows that only passes over blocks can see.
 
-    The first pass samples rows of every task, and landmarks and widths are chosen from them; the
-    second adds up statistics, which are solved; the third leaves every row out and keeps what
-    thresholds and p-values need of its score. A whitened metric takes one more, after the first.
-    Methods that learn from a sample (``can.sample_rows``) are fitted to it as to any rows in memory
-    where it holds all of them.
+    The first pass samples rows of every task, and landmarks and widths are chosen from
+    them; the second adds up statistics, which are solved; the third leaves every row
+    out and keeps what thresholds and p-values need of its score. A whitened metric
+    takes one more, after the first. Methods that learn from a sample
+    (``can.sample_rows``) are fitted to it as to any rows in memory where it holds all
+    of them.
 
     Parameters
     ----------
@@ -41,7 +42,8 @@ def fit(model: Model, sweep: Sweep) -> Model:
         One that declares ``can.landmarks``, with landmarks, or an
         :class:`~manyone.AutoOneClass`, which is fitted to a sample.
     sweep : callable
-        Runs a pass: ``sweep(step)`` is ``step.partial`` of all blocks, merged by ``step.merge``.
+        Runs a pass: ``sweep(step)`` is ``step.partial`` of all blocks, merged by
+        ``step.merge``.
 
     Returns
     -------

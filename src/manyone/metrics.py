@@ -44,8 +44,8 @@ class TaskAUC:
     ) -> float:
         """Mean AUC over the tasks that have rows both in the training and in the validation fold.
 
-        Warns where those are only part of the tasks: a search over sorted rows, cut without
-        stratification, would otherwise compare settings on one or two tasks.
+        Warns where those are only part of the tasks: a search over sorted rows, cut
+        without stratification, would otherwise compare settings on one or two tasks.
 
         Parameters
         ----------
@@ -66,7 +66,8 @@ class TaskAUC:
                 "sklearn.set_config(enable_metadata_routing=True) was called before."
             )
         scores = model.score_tasks(X)
-        # Tasks without a training row in this fold cannot be judged; their rows are negatives.
+        # Tasks without a training row in this fold cannot be judged; their rows are
+        # negatives.
         labels = one_per_row("task", task, len(scores))
         codes, _ = find(labels, model.tasks_)
         aucs = task_aucs(scores, codes)

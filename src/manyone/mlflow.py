@@ -3,8 +3,8 @@
 >>> from manyone.mlflow import log_model  # doctest: +SKIP
 >>> log_model(model, name="alarms", input_example=table.head())  # doctest: +SKIP
 
-``mlflow.pyfunc.load_model`` then gives a model whose ``predict`` takes a data frame and returns
-what :meth:`manyone.TableModel.score` returns.
+``mlflow.pyfunc.load_model`` then gives a model whose ``predict`` takes a data frame and
+returns what :meth:`manyone.TableModel.score` returns.
 """
 
 from __future__ import annotations

@@ -76,8 +76,9 @@ def save(
 ) -> None:
     """Write a fitted estimator, or a pipeline around one, to a file.
 
-    The file appears whole or not at all: it is written beside its place, flushed to disk, and
-    renamed. The file that a link names is replaced, not the link; permissions stay.
+    The file appears whole or not at all: it is written beside its place, flushed to
+    disk, and renamed. The file that a link names is replaced, not the link; permissions
+    stay.
 
     Parameters
     ----------
@@ -85,8 +86,8 @@ def save(
     path : path
         Conventionally ``*.manyone``.
     trusted : sequence of str
-        Full names of further types that steps of other packages hold, and that `load` will be
-        told to trust.
+        Full names of further types that steps of other packages hold, and that `load`
+        will be told to trust.
 
     Raises
     ------
@@ -127,7 +128,8 @@ def load(path: str | os.PathLike[str], *, trusted: Sequence[str] = ()) -> Model:
     FileNotFoundError
         If there is no such file.
     ModelFileError
-        If the file is damaged, foreign, too old or too new, or names a type that is not trusted.
+        If the file is damaged, foreign, too old or too new, or names a type that is not
+        trusted.
     """
     _register_methods()
     model = archive.load(path, _KIND, trusted=trusted)
@@ -154,7 +156,7 @@ def read_header(path: str | os.PathLike[str]) -> dict[str, object]:
     return archive.read_header(path, _KIND)
 
 
-# ------------------------------------------------------------------------ rows, kernels, scorers
+# --------------------------------------------------------------- rows, kernels, scorers
 
 
 def _check_kernel(kernel: Kernel, sizes: Sizes) -> None:
@@ -345,7 +347,7 @@ register(
 register(Resemblance, {"coef": "m T", "values": "T m"})
 
 
-# --------------------------------------------------------------------------------------- tables
+# ------------------------------------------------------------------------------- tables
 
 
 def _check_column(column: Column, sizes: Sizes) -> None:
@@ -433,7 +435,7 @@ register(UnknownTasks, {"rows": "m! d"})
 register(ForwardCheck, {"codes": "m! in T", "p_value": "m!", "n_tasks": "= T"})
 
 
-# ----------------------------------------------------------------------------------- estimators
+# --------------------------------------------------------------------------- estimators
 
 _Texts = dict[str, Labels]
 # What every estimator may have, beside its parameters and what `Scoring` declares.

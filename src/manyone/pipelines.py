@@ -58,12 +58,13 @@ def _passes_rows(step: object) -> bool:
 class TaskPipeline(Delegating, OutlierMixin, BaseComposition):
     """Transformers and an estimator as one; made by :func:`manyone.make_pipeline`.
 
-    Every method of the estimator is there, with rows as the first transformer takes them. What the
-    transformers have learned stays when rows are enrolled or forgotten.
+    Every method of the estimator is there, with rows as the first transformer takes
+    them. What the transformers have learned stays when rows are enrolled or forgotten.
 
     Thresholds are set by refits without some of the rows, transformers included: about
-    fifteen to twenty-five fits of all. Transformers stay as they are where the estimator
-    has landmarks, where rows are not in memory, and where they get the time of rows.
+    fifteen to twenty-five fits of all. Transformers stay as they are where the
+    estimator has landmarks, where rows are not in memory, and where they get the time
+    of rows.
 
     Parameters
     ----------
@@ -122,7 +123,8 @@ class TaskPipeline(Delegating, OutlierMixin, BaseComposition):
         time = labels.pop("time", None)
         Z = self._fit_transformers(X, sample_weight, task=labels["task"], time=time)
         labels["sample_weight"] = sample_weight
-        # What transformers know of a row's past others cannot tell: with `time` they stay.
+        # What transformers know of a row's past others cannot tell: with `time` they
+        # stay.
         learns = any(get_tags(step).requires_fit for _, step in self.steps_)
         anew = learns and in_memory(X) and time is None
         with warnings.catch_warnings():
@@ -247,7 +249,7 @@ class TaskPipeline(Delegating, OutlierMixin, BaseComposition):
         inner = self._inner
         return inner.calibration_.source if self.steps_ else inner.together_source_
 
-    # ------------------------------------------------------------------ steps, as in Pipeline
+    # ------------------------------------------------------------ steps, as in Pipeline
 
     @property
     def named_steps(self) -> Bunch:

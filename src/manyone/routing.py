@@ -10,8 +10,9 @@ from sklearn.utils.metadata_routing import MetadataRequest, get_routing_for_obje
 class RoutingState:
     """State with metadata requests as plain words.
 
-    ``set_fit_request`` and the like leave an object that refers back to its estimator, which a file
-    without code cannot hold. Put this class before :class:`sklearn.base.BaseEstimator`.
+    ``set_fit_request`` and the like leave an object that refers back to its estimator,
+    which a file without code cannot hold. Put this class before
+    :class:`sklearn.base.BaseEstimator`.
     """
 
     _metadata_request: MetadataRequest

@@ -31,7 +31,8 @@ def one_task(depth, reference):
     ("m", "n", "rate"), [(40, 30, 0.1), (1, 19, 0.05), (7, 400, 0.05)]
 )
 def test_number_of_rows_below_a_left_out_score_is_negative_hypergeometric(m, n, rate):
-    # Alarms: new rows met before the k-th lowest of n left-out ones in one ordering of all.
+    # Alarms: new rows met before the k-th lowest of n left-out ones in one ordering of
+    # all.
     k = int(rate * (n + 1) + 1e-9)
     law = alarm_law(m, n, k / (n + 1))
     np.testing.assert_allclose(
@@ -151,7 +152,8 @@ def test_strongest_run_is_the_best_of_all_windows():
 
 
 def test_runs_of_independent_rows_fall_off_as_theory_says():
-    # Karlin and Altschul: the mean of exp(a (-log p - 2)) is 1, so exp(2 a) (1 - a) = 1.
+    # Karlin and Altschul: the mean of exp(a (-log p - 2)) is 1, so exp(2 a) (1 - a) =
+    # 1.
     scale = brentq(lambda a: np.exp(2.0 * a) * (1.0 - a) - 1.0, 0.1, 0.999)
     rng = np.random.default_rng(1)
     runs = Runs(rng.uniform(size=(50, 4000)))

@@ -109,7 +109,8 @@ def test_symmetric_rows_are_not_copies(method, kind):
     assert np.bincount(fold).max() - np.bincount(fold).min() <= 2
     own = model.score_samples(X, task=task)
     left_out = model.solution_.left_out
-    # A row scored by a model that has seen it scores as the full model does: better than left out.
+    # A row scored by a model that has seen it scores as the full model does: better
+    # than left out.
     assert np.mean(np.sort(left_out) < np.sort(own) - 1e-9) > 0.9
 
 

@@ -323,8 +323,8 @@ def test_borrowed_p_values_by_definition():
         scores[small], np.ones(15), codes[small], 4, calibration.least
     ).without(scores[small], np.ones(15), codes[small])
     values = scores[small] / units_without
-    # All but the three lowest of ten rows are barred: of 4, 5 and 6 rows all but the lowest
-    # one or two.
+    # All but the three lowest of ten rows are barred: of 4, 5 and 6 rows all but the
+    # lowest one or two.
     most = {t: max(int(3 * rate * (n + 1)), 1) for t, n in enumerate(sizes)}
     ranks = np.array(
         [np.sum(scores[codes == t] <= c) for t, c in zip(codes, scores, strict=True)]
@@ -404,7 +404,8 @@ def test_a_single_row_raises_no_alarm_but_for_rows_far_from_everything():
 
 
 def test_tasks_of_few_rows_borrow_what_is_typical_of_few_rows():
-    # Mean squares of left-out scores fall as 1 + 3/(n - 1); what is borrowed has to know it.
+    # Mean squares of left-out scores fall as 1 + 3/(n - 1); what is borrowed has to
+    # know it.
     rng = np.random.default_rng(0)
     sizes = np.tile([2, 3, 5, 9, 33], 40)
     codes = np.repeat(np.arange(len(sizes)), sizes)
@@ -461,7 +462,8 @@ def test_no_task_raises_more_than_its_own_rows_allow(sigma, rate):
         rates.append(2.0 * norm.cdf(offsets / spread))
     worst = np.max(rates, axis=1)
     mean = np.mean(rates)
-    # As many of the worst tasks lie beyond a quantile of the law as chance allows, or fewer.
+    # As many of the worst tasks lie beyond a quantile of the law as chance allows, or
+    # fewer.
     limit = beta.ppf(0.5 ** (1 / T), 1, n)
     assert np.sum(worst > limit) <= binom.ppf(0.999, draws, 0.5)
     assert rate / 5 < mean <= rate

@@ -218,7 +218,7 @@ def test_answers_may_be_words(here, capsys):
     assert "2 of 2 answers were new" in capsys.readouterr().out
 
 
-# ------------------------------------------------------------------- what was read of a file
+# -------------------------------------------------------------- what was read of a file
 
 
 def test_a_rotated_file_is_read_from_its_beginning(here, capsys):
@@ -341,7 +341,7 @@ def test_rows_with_ids_and_rows_without_are_not_mixed(here, refused):
     refused([*WATCH, "--id", "reading"], "s: its rows have no ids", "Leave --id out")
 
 
-# ---------------------------------------------------------------------- copies of the scores
+# ----------------------------------------------------------------- copies of the scores
 
 
 def test_an_output_of_another_state_is_refused_and_never_cut(here, refused):
@@ -417,7 +417,7 @@ def test_scores_need_no_output(here, capsys):
     assert query("SELECT count(*) FROM scores") == [(180,)]
 
 
-# ---------------------------------------------------------------------------------- the store
+# ---------------------------------------------------------------------------- the store
 
 
 def test_a_second_writer_is_refused_and_readers_are_not(here, refused, monkeypatch):
@@ -598,7 +598,7 @@ def test_values_are_kept_for_some_days(here):
     assert query("SELECT count(*) FROM row_values", "t") == [(0,)]
 
 
-# ------------------------------------------------------------------------- options and answers
+# ------------------------------------------------------------------ options and answers
 
 
 def test_columns_are_kept_and_alarms_explained(here):

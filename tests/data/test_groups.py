@@ -241,7 +241,8 @@ def test_every_method_scores_what_left_as_a_refit_without_it(method, in_time):
     task = np.tile(["a", "b"], 25)
     X = rng.normal(size=(50, 3)) + 2.0 * (task == "b")[:, None]
     block = np.arange(50) // 2 * 5 // 25
-    # Groups of one task only, as folds of several tasks share refits; blocks are dealt in order.
+    # Groups of one task only, as folds of several tasks share refits; blocks are dealt
+    # in order.
     groups = TimeBlocks(np.arange(50)) if in_time else np.where(task == "a", block, 9)
     model = method(gamma=0.3)
     rows, _, source = training_rows(model, X, task=task, groups=groups)
@@ -259,7 +260,8 @@ def test_every_method_scores_what_left_as_a_refit_without_it(method, in_time):
             if not in_time or closed_form:
                 np.testing.assert_allclose(found[held], scores, atol=1e-8)
                 continue
-            # Folds in time are brought to the terms of rows to come, which keeps their order.
+            # Folds in time are brought to the terms of rows to come, which keeps their
+            # order.
             for label in ("a", "b"):
                 one = task[held] == label
                 same = np.argsort(scores[one]), np.argsort(found[held][one])

@@ -85,7 +85,8 @@ def test_good_archive_is_converted_once(coil, web, tmp_path):
     assert bunch.target.tolist() == [1, 1, 9]
     assert bunch.angle.tolist() == [0, 5, 5]
     for grey, colour in zip(bunch.images, coil[1].values(), strict=True):
-        # Bilinear at a quarter of the size: the mean of the middle four of each 4 x 4 pixels.
+        # Bilinear at a quarter of the size: the mean of the middle four of each 4 x 4
+        # pixels.
         middle = colour.reshape(32, 4, 32, 4, 3)[:, 1:3, :, 1:3].mean(axis=(1, 3))
         assert np.abs(middle @ [0.299, 0.587, 0.114] - grey).max() <= 1.01
     assert [path.name for path in home.iterdir()] == ["coil100_gray32.npz"]

@@ -142,7 +142,8 @@ def test_faces(real: Real):
         file.startswith(name) for file, name in zip(faces.filename, named, strict=True)
     )
     assert (~faces.face_detected).sum() == 21
-    # The descriptors tell the people apart: a nearest neighbour is nearly always the same person.
+    # The descriptors tell the people apart: a nearest neighbour is nearly always the
+    # same person.
     some = np.flatnonzero(
         faces.target != faces.target_names.tolist().index("George_W_Bush")
     )[::2]

@@ -33,7 +33,7 @@ SHUFFLED = FRAME.sample(frac=1.0, random_state=0)
 QUESTIONS = ("predict", "score_samples", "decision_function", "pvalues", "select")
 
 
-# ------------------------------------------------------------------- the column of the task
+# --------------------------------------------------------------- the column of the task
 
 
 @methods
@@ -111,7 +111,7 @@ def test_searches_and_cross_validation_need_no_task_to_predict():
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
 
 
-# ---------------------------------------------------------------------------- rows that are none
+# ------------------------------------------------------------------- rows that are none
 
 
 @methods
@@ -137,7 +137,7 @@ def test_no_rows_pass_transformers_and_views():
     assert model.score_tasks(FRAME[:0]).shape == (0, 3)
 
 
-# ------------------------------------------------------------------------------- no thresholds
+# ------------------------------------------------------------------------ no thresholds
 
 
 @methods
@@ -211,7 +211,7 @@ def test_enrolling_never_replaces_held_out_thresholds_in_silence():
         both.enroll(X[:5], task=MACHINE[:5])
 
 
-# ------------------------------------------------------------------------------ what is kept
+# ------------------------------------------------------------------------- what is kept
 
 
 def test_no_square_matrix_is_kept_for_life():

@@ -71,7 +71,8 @@ def test_score_is_the_function_minus_the_margin(fleet):
     np.testing.assert_allclose(
         unguarded(model.solution_.scorer).all(Z), responses(model, Z) - model.margin_
     )
-    # f_t = sum_s (1 / mu + [s = t]) sum_i a_i k(x_i, x): the common part is the same for all.
+    # f_t = sum_s (1 / mu + [s = t]) sum_i a_i k(x_i, x): the common part is the same
+    # for all.
     own = model.dual_coef_ - model.dual_coef_.min(axis=1, keepdims=True)
     np.testing.assert_allclose(own.sum(axis=0), 1.0)
     np.testing.assert_allclose(

@@ -134,7 +134,8 @@ def test_forgotten_rows_are_gone(method, fleet, tmp_path):
     X, task = fleet
     model = method().fit(X, task=task).forget("cleo")
     manyone.save(model, tmp_path / "m")
-    # Files hold arrays as they lie in memory: the eight bytes of a number would be found.
+    # Files hold arrays as they lie in memory: the eight bytes of a number would be
+    # found.
     for content in ((tmp_path / "m").read_bytes(), pickle.dumps(model)):
         assert X[task != "cleo"][0, 0].tobytes() in content
         for row in X[task == "cleo"]:

@@ -105,8 +105,8 @@ class NearestMean(Rival):
 
 @pytest.mark.parametrize("order", [(False, True), (True, False)])
 def test_rivals_are_chosen_for_the_anomalies_to_expect(order):
-    # Beside a row's own noise, the same for all tasks, margins know best; but an unknown row
-    # beyond a task is further from all others than the task itself.
+    # Beside a row's own noise, the same for all tasks, margins know best; but an
+    # unknown row beyond a task is further from all others than the task itself.
     rng = np.random.default_rng(0)
     centres = np.zeros((4, 20))
     centres[:, 0] = [4.0, 12.0, -4.0, -12.0]

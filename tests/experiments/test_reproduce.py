@@ -14,8 +14,9 @@ import pytest
 from manyone.experiments import plan
 from manyone.experiments.methods import PAPER_AUC
 
-# A run that is over in seconds: the cheap methods on a handful of test rows. The version of the
-# code is fixed, so that somebody who edits it meanwhile does not change the outcome.
+# A run that is over in seconds: the cheap methods on a handful of test rows. The
+# version of the code is fixed, so that somebody who edits it meanwhile does not change
+# the outcome.
 TINY = """
 import manyone.experiments.plan as declared
 from manyone.experiments import Plan, run

@@ -31,7 +31,7 @@ def pair():
     return CombinedOneClass(estimators=views)
 
 
-# -------------------------------------------------------------------------- which models
+# ------------------------------------------------------------------------- which models
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_a_bad_block_is_told_without_the_name_of_a_class():
         assert "BaseEstimator" not in str(error.value)
 
 
-# ------------------------------------------------------------------- questions about blocks
+# --------------------------------------------------------------- questions about blocks
 
 
 @pytest.fixture(scope="module")

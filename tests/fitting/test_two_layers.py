@@ -157,7 +157,8 @@ def test_saved_and_whitened(method, few_drawn, tmp_path):
         len(twin.second_kernel_) == len(twin.responses_) <= len(twin.centres_) < N / 2
     )
     assert np.array_equal(twin.pvalues(NEW, task=CLAIM), model.pvalues(NEW, task=CLAIM))
-    # The metric makes directions alike: a column in other units changes little but rounding.
+    # The metric makes directions alike: a column in other units changes little but
+    # rounding.
     scaled = X * [1.0, 1e3, 1.0]
     other = clone(model).fit(scaled, task=TASK)
     assert (
@@ -231,7 +232,8 @@ def test_alarm_rate_holds(method, few_drawn):
         rates.append(
             np.mean(model.predict(fleet.test_data, task=fleet.test_task) == -1)
         )
-    # A rate from 105 rows of each of ten tasks and 200 new ones scatters by 0.011 a fit.
+    # A rate from 105 rows of each of ten tasks and 200 new ones scatters by 0.011 a
+    # fit.
     assert abs(np.mean(rates) - 0.1) < 0.012
 
 

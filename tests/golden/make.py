@@ -1,6 +1,7 @@
 """Write the golden files of the present format: ``python tests/golden/make.py``.
 
-Files of a format that has been released are never written again: a new format gets a folder.
+Files of a format that has been released are never written again: a new format gets a
+folder.
 """
 
 from __future__ import annotations

@@ -192,7 +192,8 @@ def ready(browser):
     ):
         assert time.monotonic() < end, "the page did not start"
         time.sleep(0.02)
-    # Lists are drawn again when they are first measured, which is before the second frame.
+    # Lists are drawn again when they are first measured, which is before the second
+    # frame.
     browser.execute_async_script(
         "requestAnimationFrame(() => requestAnimationFrame(arguments[0]))"
     )

@@ -82,7 +82,8 @@ def test_the_distance_to_the_mean_is_taken_where_it_is_better():
     X = rng.normal(size=(300, 6)) + related + 3.0 * rng.normal(size=(12, 6))[task]
     model = manyone.auto(X, task=task, anomalies="faults", alarm_rate=0.1)
     assert type(model) is SVDD
-    # The ball that leaves every row outside has its centre at the mean of the task's rows.
+    # The ball that leaves every row outside has its centre at the mean of the task's
+    # rows.
     metric = model.solution_.scorer.metric
     weights = model.dual_coef_.toarray()
     counts = (weights > 0.0).sum(axis=0)

@@ -126,7 +126,8 @@ def test_the_choice_does_not_depend_on_names_of_tasks_of_yes_and_no():
     names = np.array(["z", "y", "x", "w", "v", "u"])
     plain = AutoOneClass("strangers").fit(X, task=task)
     named = AutoOneClass("strangers").fit(X, task=names[task])
-    # Iterations stop a little apart, on some processors: single ties then fall either way.
+    # Iterations stop a little apart, on some processors: single ties then fall either
+    # way.
     np.testing.assert_allclose(
         named.choice_["score"], plain.choice_["score"], atol=0.02
     )

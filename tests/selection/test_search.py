@@ -108,8 +108,8 @@ def test_a_learned_metric_is_searched_one_parameter_at_a_time(shops):
     model = tune(JointOCKSR(), X[::5], task=task[::5])
     table = model.tuning_
     assert model.metric == "whitened"
-    # Three kernels and three ridges in two metrics; then two kernels, two widths and six ridges
-    # beside the best of them.
+    # Three kernels and three ridges in two metrics; then two kernels, two widths and
+    # six ridges beside the best of them.
     assert len(table["score"]) == 18 + 1 + 2 + 2 + 6
     names = ("kernel", "width", "alpha", "metric", "stage")
     lines = [*zip(*(table[name].tolist() for name in names), strict=True)]

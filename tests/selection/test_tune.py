@@ -291,7 +291,8 @@ def test_kernel_matrices_are_judged_by_folds_as_rows_are(method, grid, fleet):
     task = task[order]
     K = rbf_kernel(X, gamma=0.1)
     by_kernel = tune(method(kernel="precomputed"), K, task=task, grid=grid)
-    # The order of rows decides about folds, and lines of a matrix have another one than rows.
+    # The order of rows decides about folds, and lines of a matrix have another one than
+    # rows.
     rows, _, source = training_rows(method(kernel="precomputed"), K, task)
     rows = replace(rows, X=X[source], columns=None)
     (name, values), *_ = grid.items()

@@ -209,7 +209,8 @@ def test_close_to_the_least_objective_it_descends_all_the_same() -> None:
         for tol in (1e-4, 1e-13)
     )
     assert least < best[-1] < path[0] < 1.02 * least
-    # The last step gained less than 1e-4 of this; hundreds like it may be left on any machine.
+    # The last step gained less than 1e-4 of this; hundreds like it may be left on any
+    # machine.
     assert path[-1] - best[-1] < 0.05 * (path[0] - best[-1])
 
 

@@ -231,7 +231,8 @@ def test_strengths_stay_where_the_second_layer_is_neither_zero_nor_everything() 
     root = np.sqrt(problem.weight)
     J = naive_gram(Phi @ problem.W, problem.theta) * root[:, None] * root
     target = R * root[:, None]
-    # At these an output would vanish: |2 J'R| per entry, and its length where there is no l1.
+    # At these an output would vanish: |2 J'R| per entry, and its length where there is
+    # no l1.
     largest = np.abs(2 * J.T @ target / root[:, None]).max(axis=0).min()
     longest = np.linalg.norm(2 * J.T @ target * (R > 0), axis=0).min()
     l1, group = sparse_strengths(problem, "auto", "auto")

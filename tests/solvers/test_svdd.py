@@ -57,7 +57,8 @@ def test_dual_equals_cvxpy_and_satisfies_kkt(kernel, outliers, fraction):
     assert np.all(a <= C)
     expected = reference_dual(K, C, sign)
     assert solution.objective == pytest.approx(expected, rel=1e-6, abs=1e-6)
-    # Complementary slackness: outside the ball (or inside, for an outlier) means a at its bound.
+    # Complementary slackness: outside the ball (or inside, for an outlier) means a at
+    # its bound.
     slack = sign * (distances2(K, solution) - solution.radius2) / np.abs(K).max()
     assert np.all(slack[a < C] <= 1e-7)
     assert np.all(slack[a > 0] >= -1e-7)

@@ -272,7 +272,8 @@ def test_texts_that_never_return_are_a_counter():
     encoder = learn(table, codes)
     assert encoder.layout.used == ["site", "product"]
     assert "looks like a batch name" in note(encoder, "batch")[1]
-    # Sorted by machine, batches are what they were, and products in their order are still used.
+    # Sorted by machine, batches are what they were, and products in their order are
+    # still used.
     by_machine = table.assign(codes=codes).sort_values(
         ["codes", "product"], kind="stable"
     )

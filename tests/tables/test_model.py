@@ -188,7 +188,7 @@ def test_recalibrate_changes_alarms_only(fitted):
     assert model.calibrated_["alarm_rate"] == 0.3
 
 
-# -------------------------------------------------------------------------------- rows in time
+# ------------------------------------------------------------------------- rows in time
 
 
 def walks(n_tasks=4, rows=40, new=100, seed=0):

@@ -283,7 +283,7 @@ def test_methods_that_want_all_rows_fit_tables_in_parts(name, small_limits):
     assert fitted.score(TABLE.assign(flow=30.0)).alarm.all()
 
 
-# --------------------------------------------------------------------------- rows that come and go
+# ---------------------------------------------------------------- rows that come and go
 
 BOTH = CombinedOneClass([("strangers", JointOCKSR()), ("faults", METHOD)])
 
@@ -325,7 +325,7 @@ def test_forgetting_is_a_fit_to_the_rows_that_stay(method, small_limits, tmp_pat
     assert_same(left, expected, 1e-9)
 
 
-# ------------------------------------------------------------------------------------ what grows
+# --------------------------------------------------------------------------- what grows
 
 SEVERAL = np.arange(240) % 3  # tasks take turns
 COUNTS = {  # what 240 rows hold, and whether it grows
@@ -366,7 +366,7 @@ def test_texts_of_parts_are_joined():
     assert first.joined(empty, "name").texts() == ["b", None, "a", None, None]
 
 
-# -------------------------------------------------------------------------------------- clusters
+# ----------------------------------------------------------------------------- clusters
 
 
 def die_once(part, marker):

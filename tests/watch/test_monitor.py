@@ -89,7 +89,8 @@ def test_the_rate_holds_from_the_first_rows_on(n):
         new = (centres + rng.normal(size=(40, T, 8))).reshape(-1, 8)
         found.append(Monitor(model).update(new, np.tile(task, 40)).alarm)
     for rows in np.split(np.array(found).reshape(4, 40, T), [10, 20], axis=1):
-        # (Rows of a task share a threshold: half as many alarms again as independent rows.)
+        # (Rows of a task share a threshold: half as many alarms again as independent
+        # rows.)
         assert rows.sum() <= 1.5 * binom.ppf(0.999, rows.size, 0.05)
 
 

@@ -10,12 +10,12 @@ assumption about the scores, only that they are exchangeable. New rows score hig
 than left-out rows, whose models had fewer rows: that makes alarms rarer. The number of
 alarms of a whole table is judged by this law alone.
 
-Incidents need more. The lowest of n + m scores is a new one with probability
-m / (n + m). So the ranks of one task of thirty rows say hardly anything. Incidents
-therefore go by the p-values of the model, for which tasks with few rows borrow (see
+Incidents need more. The lowest of n + m scores is a new one with probability m / (n +
+m). So the ranks of one task of thirty rows say hardly anything. Incidents therefore go
+by the p-values of the model, for which tasks with few rows borrow (see
 `manyone.calibration.thresholds`). The same law is used with k = p (n + 1): all tasks
-say how many rows to expect below a level, and the n rows of a task how far it may be from
-that. Where rows have times, runs of rows take the place of rows, see `Runs`. A row
+say how many rows to expect below a level, and the n rows of a task how far it may be
+from that. Where rows have times, runs of rows take the place of rows, see `Runs`. A row
 farther out than all left-out rows counts by its distance, too, see `depth_pvalues`. All
 are measured, not proven: ``benchmarks/bench_incidents.py``.
 """
@@ -51,9 +51,10 @@ _TAIL_ROWS = 5
 _FEWEST = 40
 # What a row has to bring to make a run stronger: a p-value below exp(-2) = 0.14.
 _RUN = 2.0
-# Training rows of a task, or independent left-out ones, from which on it has been seen as it
-# is. With fewer, its level may be another for as long as a table lasts: 24 tasks of 40 to 100
-# related rows showed 0.08 to 0.65 incidents that stand out by runs, and 0 to 0.06 by rows.
+# Training rows of a task, or independent left-out ones, from which on it has been seen
+# as it is. With fewer, its level may be another for as long as a table lasts: 24 tasks
+# of 40 to 100 related rows showed 0.08 to 0.65 incidents that stand out by runs, and 0
+# to 0.06 by rows.
 _ENOUGH_TRAINED = 150
 _ENOUGH_COUNTED = 40
 
@@ -258,14 +259,14 @@ class Runs:
 
     Where rows resemble the row before, or are compared with it, an alarm is seldom
     alone, and the rows of a run are no evidence of their own. So runs are counted
-    instead of rows. The strength of a run is the largest sum of :math:`-\log p - 2` over
-    rows that follow each other: length counts, and so does depth. (It is the evidence
-    for rows with p-values of density :math:`0.2 p^{-0.8}`.) A run ends where the sum
-    from its first row on is negative. In sequences that do not drift the number of
-    strong runs is a Poisson number that falls exponentially with the strength. Its
-    scale depends on how rows are related (Karlin & Dembo 1992; Altschul et al.
-    2001). Left-out rows tell it: the p-value of a run is the number of runs as strong
-    in a normal row.
+    instead of rows. The strength of a run is the largest sum of :math:`-\log p - 2`
+    over rows that follow each other: length counts, and so does depth. (It is the
+    evidence for rows with p-values of density :math:`0.2 p^{-0.8}`.) A run ends where
+    the sum from its first row on is negative. In sequences that do not drift the number
+    of strong runs is a Poisson number that falls exponentially with the strength. Its
+    scale depends on how rows are related (Karlin & Dembo 1992; Altschul et al. 2001).
+    Left-out rows tell it: the p-value of a run is the number of runs as strong in a
+    normal row.
 
     It assumes that stretches of time are exchangeable: earlier and later ones, those of
     one task and of another. The tail of strengths is fitted to the stronger half of the

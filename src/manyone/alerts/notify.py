@@ -1,7 +1,7 @@
 """Messages about new incidents, and how they are sent.
 
-A store keeps messages until they are delivered. This module only carries them, and tells
-how each try ended.
+A store keeps messages until they are delivered. This module only carries them, and
+tells how each try ended.
 
 The address of a receiver is a secret, as whoever knows it can write there. It is in no
 text that this module makes, and no error of another package is passed on.
@@ -65,8 +65,8 @@ class Outcome(NamedTuple):
     problem: str
 
 
-#: A way to a receiver. It delivers what a message holds, or raises `NotSentError`: it was
-#: not delivered, or nobody knows whether it was.
+#: A way to a receiver. It delivers what a message holds, or raises `NotSentError`: it
+#: was not delivered, or nobody knows whether it was.
 Send = Callable[[Mapping[str, object]], None]
 
 
@@ -188,9 +188,9 @@ def send_all(
     """Try to deliver messages, and tell how each try ended, right after it.
 
     After a failure the next try waits, 0.1 seconds at first, then twice as long after
-    every further failure in a row. Messages that have waited longest are tried first, so
-    one that is always refused does not hold up the others. After `_FAILURES` in a row, or
-    so many seconds, no other try begins. One that has begun may take `TIMEOUT`.
+    every further failure in a row. Messages that have waited longest are tried first,
+    so one that is always refused does not hold up the others. After `_FAILURES` in a
+    row, or so many seconds, no other try begins. One that has begun may take `TIMEOUT`.
     """
     waiting = deque(messages)
     failures = 0

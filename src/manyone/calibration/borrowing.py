@@ -1,18 +1,18 @@
 r"""What tasks with few rows borrow from tasks of like size.
 
-Depths d, minus scores in units of the task's far score, of S tasks form a pool. They are
-stretched, h(d) (:mod:`manyone.models.scale`). The unit of a task is that of the square of
-its mean root depth, :math:`m_t = \overline{\sqrt{d}}`, to a power,
+Depths d, minus scores in units of the task's far score, of S tasks form a pool. They
+are stretched, h(d) (:mod:`manyone.models.scale`). The unit of a task is that of the
+square of its mean root depth, :math:`m_t = \overline{\sqrt{d}}`, to a power,
 
 .. math:: u_t = (h(m_t^2) / h(m^2))^w, \qquad
           w = \max\Bigl(0,\; 1 - \frac{\overline{s_t^2 / n_t}}{\operatorname{var} m_t}
               \Bigr),
 
 with the mean m over tasks and the variance :math:`s_t^2` of root depths inside a task.
-Means of n roots differ by chance, with variance :math:`s_t^2 / n_t`; w is the share of the
-variance of means that chance does not explain (Buehlmann's credibility). Alike tasks get
-w = 0, and their rows make one pool, as do those of few values (:mod:`.copies`); unlike
-ones get w = 1, each is in its own unit.
+Means of n roots differ by chance, with variance :math:`s_t^2 / n_t`; w is the share of
+the variance of means that chance does not explain (Buehlmann's credibility). Alike
+tasks get w = 0, and their rows make one pool, as do those of few values
+(:mod:`.copies`); unlike ones get w = 1, each is in its own unit.
 
 **A left-out row has no part in its unit.** Its own depth is left out of the mean, and
 depths of the other rows are those that they have without it. A row that leaves a ridge
@@ -32,9 +32,10 @@ folds by rows that both models have seen (:mod:`.folds`), balls by other balls
 (:mod:`manyone.solvers.svdd_left_out`). Without this, MORVR and SVDD raise 7 % of 5 there.
 
 Why roots: of depths themselves, one heavy-tailed task in five makes w nearly 0, and the
-others catch 52 instead of 76 % of what an oracle does; by logarithms, Cauchy columns raise
-6.1 instead of 4.7 % of 5 (``benchmarks/bench_promises.py "heavy in five 8" "cauchy 8"``,
-before depths were stretched).
+others catch 52 instead of 76 % of what an oracle does; by logarithms, Cauchy columns
+raise 6.1 instead of 4.7 % of 5
+(``benchmarks/bench_promises.py "heavy in five 8" "cauchy 8"``, before depths were
+stretched).
 """
 
 from __future__ import annotations
@@ -51,12 +52,13 @@ from manyone.models.scale import stretched
 
 #: Pairs of a task and a value, ascending.
 Ordered = NDArray[np.complex128]
-#: Largest over smallest number of rows of tasks whose scores have laws of one shape. (With a
-#: task of 300 rows in the pool, KNFST raised 16 % of 5 in tasks of 3 rows.)
+#: Largest over smallest number of rows of tasks whose scores have laws of one shape.
+#: (With a task of 300 rows in the pool, KNFST raised 16 % of 5 in tasks of 3 rows.)
 LIKE_SIZES = 2.0
 # In larger tasks no row moves the mean of the others.
 _MOST_ROWS = 512
-# A mean response without a row is at least this share of that with it: less is rounding.
+# A mean response without a row is at least this share of that with it: less is
+# rounding.
 _LEAST_RATIO = 0.3
 
 
@@ -285,8 +287,8 @@ def by_task(codes: Codes, values: Array) -> Ordered:
 class Pool:
     """Scores that tasks borrow, in units of their task.
 
-    Sums are over the lenders, of the shares of their scores: first of those of rows that
-    the limit of their task lets raise an alarm, then of all others.
+    Sums are over the lenders, of the shares of their scores: first of those of rows
+    that the limit of their task lets raise an alarm, then of all others.
 
     Parameters
     ----------

@@ -13,7 +13,8 @@ from manyone._types import Array, Codes
 from manyone.data.rows import row_blocks
 from manyone.solvers.ridge import left_out_mean
 
-# Deals of the rows of a task that are tried where there are more, and what they may cost.
+# Deals of the rows of a task that are tried where there are more, and what they may
+# cost.
 _DEALS = 5000
 _FLOPS = 2e8
 
@@ -28,9 +29,9 @@ def full_conformal(
 ) -> Array:
     """Exact p-values of rows of one task: each joins the task, then every row is left out.
 
-    Nothing is refitted. Adding a row x moves the residual of row i by its influence. Leaving row i
-    out of the augmented model is a closed form again: its residual over one minus its leverage,
-    beside :func:`manyone.solvers.ridge.left_out_mean`.
+    Nothing is refitted. Adding a row x moves the residual of row i by its influence.
+    Leaving row i out of the augmented model is a closed form again: its residual over
+    one minus its leverage, beside :func:`manyone.solvers.ridge.left_out_mean`.
 
     Parameters
     ----------
@@ -39,7 +40,8 @@ def full_conformal(
     error : ndarray of shape (m,)
         1 - f_t(x) of the new rows.
     influence : ndarray of shape (m, n)
-        phi(x)' (Phi' W Phi + alpha I)^-1 phi_i: by how much a unit of weight at x pulls row i.
+        phi(x)' (Phi' W Phi + alpha I)^-1 phi_i: by how much a unit of weight at x pulls
+        row i.
     self_influence : ndarray of shape (m,)
         The same for x with itself.
 
@@ -151,7 +153,8 @@ def exact_pvalue_together(K: Array, kernel: Array, ridge: TaskRidge) -> float:
     Returns
     -------
     float
-        At least one over the number of deals: all, or `_DEALS` of them, always the same.
+        At least one over the number of deals: all, or `_DEALS` of them, always the
+        same.
     """
     n_new = len(kernel)
     residual, complement = _joined_by(K, kernel, ridge)

@@ -1,8 +1,9 @@
 """Rows that are given several times in their task.
 
-A copy that is left out is judged by a model that has its other copies. And where rows have
-few values, whether a copy is among the others is most of what their depths say: 20 tasks
-of 5 rows with three categories, in units of their depths, raised 24 % of 20, without 19.
+A copy that is left out is judged by a model that has its other copies. And where rows
+have few values, whether a copy is among the others is most of what their depths say: 20
+tasks of 5 rows with three categories, in units of their depths, raised 24 % of 20,
+without 19.
 """
 
 from __future__ import annotations

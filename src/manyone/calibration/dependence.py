@@ -1,6 +1,7 @@
 r"""How many independent rows there are among rows that resemble each other.
 
-Of n rows of a stationary series a share has the variance of n / tau independent rows, with
+Of n rows of a stationary series a share has the variance of n / tau independent rows,
+with
 
 .. math:: \tau = 1 + 2 \sum_{k \ge 1} \rho_k,
 
@@ -20,11 +21,13 @@ from manyone._types import Array, Codes
 from manyone.calibration.ranks import doubled_ranks
 from manyone.data.rows import TrainingRows, group_rows
 
-# Share of a task's scores that counts as its lower tail. Fewer would be too few to correlate.
+# Share of a task's scores that counts as its lower tail. Fewer would be too few to
+# correlate.
 _TAIL = 0.25
 # Longest lag that is looked at, in rows: beyond it nothing is known of tomorrow either.
 _MOST_LAGS = 500
-# Rounds in which the variance of the fitted trends, which autocovariances lack, is added to them.
+# Rounds in which the variance of the fitted trends, which autocovariances lack, is
+# added to them.
 _ROUNDS = 5
 
 
@@ -58,8 +61,8 @@ def calibration_weight(scores: Array, rows: TrainingRows) -> Array:
 def correlation_time(scores: Array, codes: Codes) -> float:
     """Rows that count as one independent row, 1 or more, the same for all tasks.
 
-    Autocorrelations are pooled over the tasks, and summed as long as those of two lags together
-    are positive (Geyer 1992).
+    Autocorrelations are pooled over the tasks, and summed as long as those of two lags
+    together are positive (Geyer 1992).
 
     Parameters
     ----------
@@ -124,7 +127,8 @@ def _summed(correlations: Array) -> float:
 def likeness(scores: Array, rows: TrainingRows) -> float:
     """Correlation of ranks inside groups, by the analysis of variance over all tasks.
 
-    Of left-out scores (n,), NaN where there is none; 1 where each task has one group only.
+    Of left-out scores (n,), NaN where there is none; 1 where each task has one group
+    only.
     """
     assert rows.group is not None
     judged = np.flatnonzero(~np.isnan(scores))

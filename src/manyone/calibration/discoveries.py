@@ -5,7 +5,8 @@ the batch have :math:`m_s` of its m rows in task s. A row of task t that scores 
 units of its task, gets
 
 .. math:: p = \frac{1}{m} \Bigl( m_t\, p_{own} + \sum_{s \ne t} m_s
-              \cdot \text{share of the calibration scores of s that are no higher} \Bigr),
+              \cdot \text{share of the calibration scores of s that are no higher}
+              \Bigr),
 
 the share of the batch that is expected to score as low if all of it is normal. It
 assumes nothing about how tasks differ: a task with heavy tails lends them as often as

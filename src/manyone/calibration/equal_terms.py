@@ -22,18 +22,19 @@ the same coefficient, and :math:`q = (n-1) \kappa / (k(x, x) + (n-2) c)`. With n
 
 .. math:: q \cdot \frac{n}{n - 1 + q_c}, \qquad q_c \approx \sum q^2 / \sum q .
 
-The mean is weighted by the responses: rows that are near no other are in no model's way.
-A row far away, with q = 0, stays where it is. So do tasks whose rows respond as their mean
-does. Without this, ``IndependentOCKSR`` raised 15 instead of 19 % of 20 with 60 columns and
-8 rows, and 11 instead of 19 with 3 rows (``python benchmarks/bench_promises.py "wide 8"
-"gaussian 3" --methods Ind Joint``).
+The mean is weighted by the responses: rows that are near no other are in no model's
+way. A row far away, with q = 0, stays where it is. So do tasks whose rows respond as
+their mean does. Without this, ``IndependentOCKSR`` raised 15 instead of 19 % of 20 with
+60 columns and 8 rows, and 11 instead of 19 with 3 rows (``python
+benchmarks/bench_promises.py "wide 8" "gaussian 3" --methods Ind Joint``).
 
-**Rows in time.** A block of time is judged by earlier blocks. Without the oldest of them
-the model has fewer rows; so :math:`\beta` is measured. Without the latest of them it has as
-few, and lies a block of time further back. By how much depths are larger then is what a
-block of time costs: nothing where rows do not drift. New rows come for as long as training
-rows did, on average two blocks further away than the next one, so depths are multiplied
-by that twice. The rows that they lack are many, and depths are brought to those of all n.
+**Rows in time.** A block of time is judged by earlier blocks. Without the oldest of
+them the model has fewer rows; so :math:`\beta` is measured. Without the latest of them
+it has as few, and lies a block of time further back. By how much depths are larger then
+is what a block of time costs: nothing where rows do not drift. New rows come for as
+long as training rows did, on average two blocks further away than the next one, so
+depths are multiplied by that twice. The rows that they lack are many, and depths are
+brought to those of all n.
 
 Only tasks that were left out twice are moved. With groups these are the long ones in
 time: what a row more is worth to them says nothing of tasks with a tenth of their rows.
@@ -60,8 +61,9 @@ _FEWEST = 10
 # Depths change at most so much: models of half the rows are no guide beyond.
 _LEAST = 0.5
 _MOST = 1.25
-# Of five blocks. New rows come for as long as training rows did: half of that lies between them
-# and the model on average, and half a block between the model and the blocks that are judged.
+# Of five blocks. New rows come for as long as training rows did: half of that lies
+# between them and the model on average, and half a block between the model and the
+# blocks that are judged.
 _BLOCKS_AHEAD = 2.0
 # In larger tasks a row more is worth nothing.
 _MOST_ROWS = 512
@@ -116,7 +118,8 @@ def on_equal_terms(
     far : ndarray of shape (T,) or None
         Scores of rows far away.
     later : Round or None
-        Of blocks of time, by models of as many rows as those of `twice` that end a block earlier.
+        Of blocks of time, by models of as many rows as those of `twice` that end a
+        block earlier.
 
     Returns
     -------

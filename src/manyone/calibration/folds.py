@@ -33,10 +33,12 @@ _LARGE = 100
 _MOST_POINTS = 2000
 #: Folds that settings are judged by.
 JUDGING_FOLDS = 3
-#: With fewer tasks a half has a single one, and no other task in the model to tell it from.
+#: With fewer tasks a half has a single one, and no other task in the model to tell it
+#: from.
 FEWEST_TASKS_TO_HALVE = 4
 
-#: Fits to the rows given by number first: the model, and its scores of those given second.
+#: Fits to the rows given by number first: the model, and its scores of those given
+#: second.
 Refit = Callable[[Codes, Codes], tuple[Solution, Array]]
 
 
@@ -51,8 +53,8 @@ def solve_with_folds(
 ) -> Solution:
     """A model with the score of every normal row by a model that has not seen it.
 
-    Folds are cut inside the tasks, and the whole fit is repeated without each, then without
-    two at a time, half as often. Small models are fitted side by side.
+    Folds are cut inside the tasks, and the whole fit is repeated without each, then
+    without two at a time, half as often. Small models are fitted side by side.
 
     Parameters
     ----------
@@ -65,15 +67,15 @@ def solve_with_folds(
     number : int
         Most folds.
     with_shift : bool
-        Whether rows that models have seen tell what a row that leaves did to them. Models
-        on landmarks keep no rows to ask, and exact ones are to be the same.
+        Whether rows that models have seen tell what a row that leaves did to them.
+        Models on landmarks keep no rows to ask, and exact ones are to be the same.
 
     Returns
     -------
     Solution
-        Left-out scores are on the terms of new rows. They are NaN for known outliers. Of a task
-        with one distinct row, which must stay, the score by the full model; of a task with one
-        group, or of its first block in time, NaN.
+        Left-out scores are on the terms of new rows. They are NaN for known outliers.
+        Of a task with one distinct row, which must stay, the score by the full model;
+        of a task with one group, or of its first block in time, NaN.
     """
     fold = assign_folds(rows, similarity, number)
     folds = folds_of(rows, fold)
@@ -216,8 +218,9 @@ def _round(
         kept_weight[held] = counts[codes + 1]
         refitted_far = refitted.scorer.far()
         if far is not None and refitted_far is not None:
-            # Models of fewer rows have smaller responses: their scores are brought to the scale
-            # of the full model, so that a threshold does not fall between the two.
+            # Models of fewer rows have smaller responses: their scores are brought to
+            # the scale of the full model, so that a threshold does not fall between the
+            # two.
             with np.errstate(divide="ignore", invalid="ignore"):
                 unit = np.clip(np.nan_to_num(far / refitted_far, nan=1.0), 0.5, 2.0)
             scores[held] *= unit[codes]
@@ -235,7 +238,8 @@ def folds_of(rows: TrainingRows, fold: Codes) -> list[tuple[Codes, Codes]]:
     if rows.group is None and len(stays):
         refits.append((everyone, stays))
     ahead, begin = _looking_ahead(rows, fold)
-    # Later folds have no more rows of a task, and later blocks of time have more before them.
+    # Later folds have no more rows of a task, and later blocks of time have more before
+    # them.
     for k in reversed(range(fold.max() + 1)):
         # Too few come before the first blocks: they stay, and so do all after them.
         out = (fold == k) & (k >= begin)
@@ -269,9 +273,10 @@ def blocks_after(
 def folds_of_two(rows: TrainingRows, fold: Codes) -> list[tuple[Codes, Codes]]:
     """The same with two folds (n,) of each task at once: see :mod:`.equal_terms`.
 
-    Not for large tasks, to which a fold is no loss, nor for tasks of three rows and fewer: models
-    of a single row are no guide. A block of time is judged by earlier ones without the oldest:
-    the time between is the same, and rows are fewer. Other groups have none.
+    Not for large tasks, to which a fold is no loss, nor for tasks of three rows and
+    fewer: models of a single row are no guide. A block of time is judged by earlier
+    ones without the oldest: the time between is the same, and rows are fewer. Other
+    groups have none.
     """
     dealt = fold >= 0
     everyone = np.arange(len(fold))
@@ -306,10 +311,10 @@ def assign_folds(
 ) -> Codes:
     """Number of the fold of each row, folds cut inside each task.
 
-    Rows of a task are dealt in the order of their similarity to all rows, those level with each
-    other in the order of their content. Copies share a fold: else a row would be judged by a model
-    that has seen it. So do rows of a group, where there are groups; blocks of time are dealt in
-    their order.
+    Rows of a task are dealt in the order of their similarity to all rows, those level
+    with each other in the order of their content. Copies share a fold: else a row would
+    be judged by a model that has seen it. So do rows of a group, where there are
+    groups; blocks of time are dealt in their order.
 
     Parameters
     ----------
@@ -323,8 +328,8 @@ def assign_folds(
     Returns
     -------
     ndarray of shape (n,)
-        0 to `number` - 1; -1 in a task that has one distinct row only, and for known outliers
-        that are not dealt.
+        0 to `number` - 1; -1 in a task that has one distinct row only, and for known
+        outliers that are not dealt.
     """
     dealt = np.flatnonzero(~rows.outlier | deal_outliers)
     owner = np.where(rows.outlier, rows.n_tasks, rows.codes)[dealt]
@@ -392,15 +397,16 @@ class Split(NamedTuple):
 def halved_splits(rows: TrainingRows, kind: str) -> Iterator[Split]:
     """Three folds inside the tasks, for one half of the tasks and then for the other.
 
-    A model is fitted to two folds of every task of a half. The third fold has its positives; the
-    negatives of a task are the rows of the other tasks of that fold that are in the model
-    (``"seen"``), or all rows of the other half (``"unseen"``). Both kinds of anomaly are thus
-    judged by the same models. Fewer than four tasks are not halved for ``"seen"``, because half of
-    them would leave a task without negatives.
+    A model is fitted to two folds of every task of a half. The third fold has its
+    positives; the negatives of a task are the rows of the other tasks of that fold that
+    are in the model (``"seen"``), or all rows of the other half (``"unseen"``). Both
+    kinds of anomaly are thus judged by the same models. Fewer than four tasks are not
+    halved for ``"seen"``, because half of them would leave a task without negatives.
 
-    The only normal row (or group) of a task stays in the model: without it there would be none.
-    Known outliers are dealt to the folds as well; those without a task are in both halves. Splits
-    without a row to fit to, or without one to judge by, are left out.
+    The only normal row (or group) of a task stays in the model: without it there would
+    be none. Known outliers are dealt to the folds as well; those without a task are in
+    both halves. Splits without a row to fit to, or without one to judge by, are left
+    out.
 
     Parameters
     ----------

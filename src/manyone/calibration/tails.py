@@ -1,8 +1,8 @@
 """Left-out scores of any number of rows, in bounded memory: exact where thresholds need them.
 
-Of every task the lowest scores are kept as they are. Those above are rounded down, to a hundredth
-of their size, and counted: p-values there are at most a little too large, and never too small.
-Merging is exact: the order of rows and blocks does not matter.
+Of every task the lowest scores are kept as they are. Those above are rounded down, to a
+hundredth of their size, and counted: p-values there are at most a little too large, and
+never too small. Merging is exact: the order of rows and blocks does not matter.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from manyone.calibration.dependence import calibration_weight
 from manyone.calibration.thresholds import Calibration
 from manyone.data.rows import CodedRows, TrainingRows
 
-# Scores that are kept exactly: of all tasks together about, of one task at least and at most.
+# Scores that are kept exactly: of all tasks together about, of one task at least and at
+# most.
 _ALL = 2**20
 _LEAST = 512
 _MOST = 2**16
@@ -112,7 +113,8 @@ class Tails:
     def _sorted(self) -> Tails:
         tails = self._counted()
         exact = ~tails.rounded
-        # Rank of every exact score in its task; the scores of a task start with the exact ones.
+        # Rank of every exact score in its task; the scores of a task start with the
+        # exact ones.
         before: Codes = np.cumsum(exact) - exact
         first = np.flatnonzero(np.diff(tails.codes, prepend=-1))
         sizes = np.diff(np.append(first, len(tails.codes)))

@@ -7,8 +7,8 @@ for each task is its threshold.
 **Own ranks.** A task with rows enough for the rate (a threshold at the fifth lowest own
 score or higher) is judged by them alone, :math:`p_{own} = (1 + \#\{c \le s\}) / (n+1)`.
 No rule without assumptions about other tasks has power below 1/(n + 1): average a test
-of level a over which of n + 1 exchangeable rows is the new one, and it alarms on a given
-row with probability at most a (n + 1).
+of level a over which of n + 1 exchangeable rows is the new one, and it alarms on a
+given row with probability at most a (n + 1).
 
 **Borrowing.** Other tasks are compared with tasks of like size. Tasks are the units
 (hierarchical conformal prediction: Dunn, Wasserman & Ramdas 2018; Lee, Barber & Willett
@@ -16,15 +16,17 @@ row with probability at most a (n + 1).
 of its task (:mod:`.borrowing`),
 
 .. math:: p^* = \frac{1}{S} \Bigl( p_{own} + \sum_{other\ tasks\ s}
-              \text{share of rows of } s \text{ with } V_i \le V \text{ and } g_i \Bigr) .
+              \text{share of rows of } s \text{ with } V_i \le V \text{ and } g_i \Bigr)
+              .
 
 A single task may raise L times the rate a, whatever the others are like; L is
-`task_rate_limit` over `alarm_rate`. So a row raises an alarm if :math:`p^* \le a` and g:
-its own rank is at most :math:`\max(L a (n+1), 1)`. Left-out rows are judged by their rank
-in their own task in the same way; those without g raise no alarm wherever the threshold
-is, and use up no rate. (Counted nevertheless, they waste a tenth to a fifth of 5 % with 8
-rows: ``benchmarks/bench_promises.py "spreads 8" --methods IndA Joint``, 3.2 and 3.5
-instead of 3.8 and 4.2.) All other rows come after those that raise an alarm,
+`task_rate_limit` over `alarm_rate`. So a row raises an alarm if :math:`p^* \le a` and
+g: its own rank is at most :math:`\max(L a (n+1), 1)`. Left-out rows are judged by their
+rank in their own task in the same way; those without g raise no alarm wherever the
+threshold is, and use up no rate. (Counted nevertheless, they waste a tenth to a fifth
+of 5 % with 8 rows: ``benchmarks/bench_promises.py "spreads 8" --methods IndA Joint``,
+3.2 and 3.5 instead of 3.8 and 4.2.) All other rows come after those that raise an
+alarm,
 
 .. math:: p = \max(p^*, a) + \frac{1}{S} \sum_{other\ tasks\ s}
               \text{share of rows of } s \text{ with } V_i \le V \text{ and not } g_i .
@@ -75,10 +77,12 @@ from manyone.models.scale import (
 )
 from manyone.models.solution import Solution
 
-#: What a single task may raise, as a multiple of the promised rate, unless users say so.
+#: What a single task may raise, as a multiple of the promised rate, unless users say
+#: so.
 LIMIT_RATIO = 3.0
-#: A task is judged by its own rows if its threshold is their so-and-so lowest score or higher.
-#: At the lowest score itself, 20 rows catch 76 % of what an oracle does at 5 %, by borrowing 90.
+#: A task is judged by its own rows if its threshold is their so-and-so lowest score or
+#: higher. At the lowest score itself, 20 rows catch 76 % of what an oracle does at 5 %,
+#: by borrowing 90.
 OWN_RANKS = 5
 # Least mean depth beside the far score, and where that is not known: less is rounding.
 _LEAST_DEPTH = 1e-6

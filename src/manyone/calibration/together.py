@@ -24,8 +24,8 @@ from manyone.calibration.thresholds import Calibration
 _PAIRS = 50_000
 # Additions that the exact law of tied ranks may cost; beyond, a bound is used.
 _ADDITIONS = 3e7
-# New rows share one model, and left-out rows have one each. So m new rows of a task with
-# n rows vary as fewer would, m / (1 + m / (2 n)). (Measured, bench_together.py.)
+# New rows share one model, and left-out rows have one each. So m new rows of a task
+# with n rows vary as fewer would, m / (1 + m / (2 n)). (Measured, bench_together.py.)
 _SHARED = 0.5
 # Where the bound of Hoeffding is evaluated, in standard deviations of a rank.
 _TILTS = np.geomspace(1e-4, 1e3, 141)

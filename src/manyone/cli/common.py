@@ -50,9 +50,10 @@ def run(app: typer.Typer, args: Sequence[str] | None) -> int:
     Returns
     -------
     int
-        0; 3 where ``--exit-code`` asked whether something stands out, and it does; 2 for what the
-        user can mend (options, files, packages that are not installed); 130 if stopped by ctrl-C,
-        143 by SIGTERM; 1 for the rest, which ``MANYONE_DEBUG=1`` shows in full.
+        0; 3 where ``--exit-code`` asked whether something stands out, and it does; 2
+        for what the user can mend (options, files, packages that are not installed);
+        130 if stopped by ctrl-C, 143 by SIGTERM; 1 for the rest, which
+        ``MANYONE_DEBUG=1`` shows in full.
     """
     terminated: list[int] = []
     if isinstance(sys.stdout, io.TextIOWrapper):
@@ -102,8 +103,8 @@ def _what_stopping_left(args: Sequence[str]) -> str:
 def shown(text: str) -> str:
     r"""A text in one line that a terminal shows and does not obey.
 
-    Names come from tables and files. What would move the cursor, change colours or turn the
-    direction of writing is shown as Python writes it, ``\x1b`` for example.
+    Names come from tables and files. What would move the cursor, change colours or turn
+    the direction of writing is shown as Python writes it, ``\x1b`` for example.
     """
     line = " ".join(text.split())
     return "".join(

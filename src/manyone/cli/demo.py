@@ -67,8 +67,8 @@ def demo(
 ) -> None:
     """Run the whole path on an example table.
 
-    Readings of sixteen machines, raw and with gaps: a model is fitted, today's readings are
-    scored, a page shows the alarms, and the same readings are watched as they come.
+    Readings of sixteen machines, raw and with gaps: a model is fitted, today's readings
+    are scored, a page shows the alarms, and the same readings are watched as they come.
     """
     check_folder("--out", out)
     out.mkdir(parents=True, exist_ok=True)
@@ -123,8 +123,9 @@ def _say(*words: object) -> None:
 def example_tables() -> tuple[pl.DataFrame, pl.DataFrame]:
     """Normal readings of a fleet, and today's: single faults, and three machines that break.
 
-    Times, categories, a counter, a constant, free text and gaps: as a table nobody prepared. The
-    last two machines have no reading before today, the one before them has few.
+    Times, categories, a counter, a constant, free text and gaps: as a table nobody
+    prepared. The last two machines have no reading before today, the one before them
+    has few.
 
     Returns
     -------

@@ -16,10 +16,10 @@ The file::
   [report]                    out = "page.html", every_days = 0
   [refit]                     every_days = 7, train_days = 30
 
-A run that was killed goes on where it was: run it again. One runs at a time. Days are those of the
-rows. A refitted model takes the place of the one before only if it misses no row called a fault.
-In the last week it may raise no more alarms than that one, nor than its promise, but for chance.
-The last five models are in the folder MODEL.versions.
+A run that was killed goes on where it was: run it again. One runs at a time. Days are
+those of the rows. A refitted model takes the place of the one before only if it misses
+no row called a fault. In the last week it may raise no more alarms than that one, nor
+than its promise, but for chance. The last five models are in the folder MODEL.versions.
 Exit codes: 0; 3 if something stands out; 2 bad input; 1 error in manyone.
 """
 

@@ -13,8 +13,9 @@ In a shell::
   manyone report fleet.manyone today.csv --out page.html
   manyone report fleet.manyone --state fleet.state --out page.html    what manyone watch has seen
 
-Exit codes: 0; 3 if something stands out and --exit-code asks; 2 bad input; 1 error in manyone.
-Something stands out if chance does not explain an incident, or the number of alarms.
+Exit codes: 0; 3 if something stands out and --exit-code asks; 2 bad input; 1 error in
+manyone. Something stands out if chance does not explain an incident, or the number of
+alarms.
 """
 
 from __future__ import annotations

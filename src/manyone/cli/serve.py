@@ -7,10 +7,10 @@ In a shell::
   curl --data-binary @today.csv -H 'Content-Type: text/csv' 'http://127.0.0.1:8000/score?explain=2'
   curl http://127.0.0.1:8000/health
 
-POST /score takes rows as JSON (a list of objects) or CSV, and answers with a score, a p-value and
-an alarm for each. GET /incidents, /health and /metrics (for Prometheus) take nothing. There is no
-password: whoever reaches the port can ask. It listens on this machine only, unless --host says
-otherwise.
+POST /score takes rows as JSON (a list of objects) or CSV, and answers with a score, a
+p-value and an alarm for each. GET /incidents, /health and /metrics (for Prometheus)
+take nothing. There is no password: whoever reaches the port can ask. It listens on this
+machine only, unless --host says otherwise.
 """
 
 from __future__ import annotations

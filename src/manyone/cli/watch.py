@@ -8,12 +8,12 @@ In a shell::
   manyone watch fleet.manyone rows.csv --state fleet.state --json --exit-code   for a scheduler
   manyone watch fleet.manyone rows.csv --state fleet.state --notify '$HOOK' --metrics fleet.prom
 
-STATE is one SQLite file with all that was seen; dashboards read its views scores, alarms,
-incidents, tasks, rates_by_day, answers, files and messages. The feedback table has the columns id
-and normal, or id and answer (normal, fault, later); incident instead of id answers all its
-alarms. Thresholds forget rows that were called faults. A command that was killed goes on where
-it was: run it again.
-Exit codes: 0; 3 if something stands out and --exit-code asks; 2 bad input; 1 error in manyone.
+STATE is one SQLite file with all that was seen; dashboards read its views scores,
+alarms, incidents, tasks, rates_by_day, answers, files and messages. The feedback table
+has the columns id and normal, or id and answer (normal, fault, later); incident instead
+of id answers all its alarms. Thresholds forget rows that were called faults. A command
+that was killed goes on where it was: run it again. Exit codes: 0; 3 if something stands
+out and --exit-code asks; 2 bad input; 1 error in manyone.
 """
 
 from __future__ import annotations
@@ -138,8 +138,9 @@ def watch(
 ) -> None:
     """Score new rows, say which tasks drift since when, and learn from answers.
 
-    With answers about alarms, thresholds follow the rows and the promised rate is held while
-    things drift. Without answers nobody can tell faults from a new normal: the rate is a guess.
+    With answers about alarms, thresholds follow the rows and the promised rate is held
+    while things drift. Without answers nobody can tell faults from a new normal: the
+    rate is a guess.
     """
     source = source_of(table, sql, db)
     _check_places(model, source, state, out, feedback, metrics)

@@ -84,7 +84,8 @@ class WatchRun:
     newly_drifting : list of str
         Tasks that were found to drift.
     drift_stands_out : bool
-        Whether one of them drifts more clearly than any task of a fleet should by chance.
+        Whether one of them drifts more clearly than any task of a fleet should by
+        chance.
     silent : list of Silent
         Tasks that send no rows any more.
     """

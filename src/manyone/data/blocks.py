@@ -22,7 +22,8 @@ from manyone.data.labels import (
 )
 from manyone.data.rows import MISSING, CodedRows, check_rows
 
-# Floats of one kernel block: large enough for BLAS, small enough to be forgotten beside m x m.
+# Floats of one kernel block: large enough for BLAS, small enough to be forgotten beside
+# m x m.
 _FLOATS = 2**21
 
 
@@ -34,8 +35,8 @@ class Block:
     ----------
     X : array-like, sparse matrix or data frame of shape (b, d)
     task : array-like of shape (b,), str or None
-        Label of each row, or the column of `X` that holds it; None: all rows of all blocks belong
-        to one task.
+        Label of each row, or the column of `X` that holds it; None: all rows of all
+        blocks belong to one task.
     outlier : array-like of bool of shape (b,), str or None
     weight : array-like of shape (b,) or None
         Counts.
@@ -52,7 +53,8 @@ class Block:
         Raises
         ------
         ValueError
-            If a value is not finite, a length does not fit, or a normal row has no task.
+            If a value is not finite, a length does not fit, or a normal row has no
+            task.
         """
         columns, X, task, mask = split_columns(
             self.X, task=self.task, outlier=self.outlier
@@ -61,7 +63,8 @@ class Block:
         try:
             X = check_rows(probe, X, reset=True)
         except (ValueError, TypeError) as error:
-            # A block does not know whose rows it holds; the user never wrote this class.
+            # A block does not know whose rows it holds; the user never wrote this
+            # class.
             words = str(error).replace(" by BaseEstimator", "")
             raise type(error)(words) from None
         n = X.shape[0]

@@ -16,8 +16,8 @@ from manyone.messages import shortlist, warn_user
 if TYPE_CHECKING:
     from manyone.data.rows import TrainingRows
 
-# Share of rows with a copy from which on thresholds suffer; of distinct rows, that a column has to
-# tell apart for copies to be no chance.
+# Share of rows with a copy from which on thresholds suffer; of distinct rows, that a
+# column has to tell apart for copies to be no chance.
 _MANY_COPIES = 0.1
 _TOLD_APART = 0.8
 
@@ -59,7 +59,7 @@ def take_column(X: object, role: str, name: str) -> tuple[Any, Any]:
     return frame.drop(name).to_native(), frame[name]
 
 
-# ------------------------------------------------------------------------------------------ labels
+# ------------------------------------------------------------------------------- labels
 
 
 def as_sequence(task: object) -> Any:
@@ -185,7 +185,7 @@ def warn_of_labels_in_y(y: object) -> None:
         )
 
 
-# ------------------------------------------------------------------------------------ masks, rows
+# -------------------------------------------------------------------------- masks, rows
 
 
 def refuse_unless_listed(name: str, values: object) -> None:
@@ -244,8 +244,8 @@ def warn_of_copies(X: Rows, counts: Array) -> None:
 
     Given are the distinct rows (k, d), and how often each one occurs (k,).
 
-    Rows of few values are alike by chance, and then it is right that others stay. So copies count
-    where a column tells nearly all rows apart that are no copies.
+    Rows of few values are alike by chance, and then it is right that others stay. So
+    copies count where a column tells nearly all rows apart that are no copies.
     """
     copies = counts.sum(where=counts > 1.0)
     total = counts.sum()

@@ -15,9 +15,11 @@ if TYPE_CHECKING:
 
 #: Code of a row whose task is missing (allowed for known outliers only).
 MISSING = -1
-# With fewer blocks of a task, earlier ones alone are too few rows to judge later ones by.
+# With fewer blocks of a task, earlier ones alone are too few rows to judge later ones
+# by.
 _ENOUGH_BLOCKS = 5
-# Share of the blocks of such a task that are not judged, as too few rows come before them.
+# Share of the blocks of such a task that are not judged, as too few rows come before
+# them.
 _UNJUDGED = 0.4
 
 
@@ -25,18 +27,21 @@ _UNJUDGED = 0.4
 class TimeBlocks:
     """Contiguous blocks of time inside each task; give it to `fit` as ``groups=``.
 
-    Neighbours in time are near-copies of each other: leaving out one of them leaves out nothing.
+    Neighbours in time are near-copies of each other: leaving out one of them leaves out
+    nothing.
 
     Parameters
     ----------
     time : array-like of shape (n,)
         When each row was taken: numbers, or NumPy datetimes.
     number : int, default=5
-        Blocks of each task, of about as many rows each; rows of the same time share one.
+        Blocks of each task, of about as many rows each; rows of the same time share
+        one.
     forward : bool or int, default=True
-        Judge each block by earlier ones of its task only, as tomorrow's rows will be; the first
-        two of five have no left-out score then. Tasks with fewer than five blocks are judged by
-        all others, and so are, if this is a number, tasks with fewer normal rows than that.
+        Judge each block by earlier ones of its task only, as tomorrow's rows will be;
+        the first two of five have no left-out score then. Tasks with fewer than five
+        blocks are judged by all others, and so are, if this is a number, tasks with
+        fewer normal rows than that.
 
     Examples
     --------

@@ -62,8 +62,8 @@ def split_columns(X: object, **roles: object) -> tuple[Any, ...]:
     Returns
     -------
     names, X, *values
-        The roles that name columns, with these names; the frame without the columns; and
-        one value per role.
+        The roles that name columns, with these names; the frame without the columns;
+        and one value per role.
     """
     names = {role: name for role, name in roles.items() if isinstance(name, str)}
     for role, name in names.items():
@@ -113,8 +113,8 @@ def as_labels(task: object) -> Labels:
     if isinstance(task, np.ndarray) and task.ndim == 1 and task.dtype.kind in "iubU":
         return task
     plain = [checks.plain_label(label) for label in checks.as_sequence(task)]
-    # Native arrays are searched fast; they must give back what they were given (NumPy turns large
-    # integers into floats and strips trailing NULs).
+    # Native arrays are searched fast; they must give back what they were given (NumPy
+    # turns large integers into floats and strips trailing NULs).
     if {type(label) for label in plain} in ({str}, {int}, {bool}, {float}):
         native = np.array(plain)
         if native.dtype.kind in "Uibf" and native.tolist() == plain:

@@ -62,24 +62,26 @@ class CodedRows:
 class TrainingRows(CodedRows):
     """Rows of a fit: without zero weights, sorted by task, then by content.
 
-    Outliers of every task come last. The order of the rows that were given does not matter,
-    therefore, to the last bit.
+    Outliers of every task come last. The order of the rows that were given does not
+    matter, therefore, to the last bit.
 
     Attributes
     ----------
     content : ndarray of shape (n,)
-        Equal for equal rows (of a precomputed kernel: equal rows of its matrix), else different.
+        Equal for equal rows (of a precomputed kernel: equal rows of its matrix), else
+        different.
     n_tasks : int
     columns : ndarray of shape (n,) or None
         Of a precomputed kernel: where each row stands in the matrix that was given.
     group : ndarray of shape (n,) or None
-        Rows of one number leave together when they are judged; a number belongs to one task. None:
-        every row leaves alone.
+        Rows of one number leave together when they are judged; a number belongs to one
+        task. None: every row leaves alone.
     forward : bool or int
-        Whether groups are blocks in the order of time, to be judged by earlier ones of their task;
-        a number: in tasks with so many rows.
+        Whether groups are blocks in the order of time, to be judged by earlier ones of
+        their task; a number: in tasks with so many rows.
     moment : ndarray of shape (n,) or None
-        Place of each row among those of its task, in the order of time, where that is known.
+        Place of each row among those of its task, in the order of time, where that is
+        known.
     """
 
     content: Codes
@@ -208,8 +210,8 @@ class WithColumns(Protocol):
     label_columns_: dict[str, str]
 
 
-#: Of numbers of rows to keep and of rows to hold out: both as transformers make them that
-#: were fitted to those that are kept.
+#: Of numbers of rows to keep and of rows to hold out: both as transformers make them
+#: that were fitted to those that are kept.
 Remake = Callable[[Codes, Codes], tuple[Rows, Rows]]
 
 
@@ -228,8 +230,9 @@ def training_rows(
     Parameters
     ----------
     estimator : estimator
-        Remembers (`reset`) or is held to the number and names of features; remembers the columns
-        that hold labels, as a scoring call may bring them along without naming them.
+        Remembers (`reset`) or is held to the number and names of features; remembers
+        the columns that hold labels, as a scoring call may bring them along without
+        naming them.
     X, task, outlier, sample_weight, groups
         As in `fit`.
     reset : bool

@@ -1,7 +1,7 @@
 """First pass: a sample of every task, small enough to choose landmarks and widths from.
 
-Rows are drawn by a hash of their content: whatever the blocks, their order and the names of the
-tasks, the same rows are drawn, and of small tasks all.
+Rows are drawn by a hash of their content: whatever the blocks, their order and the
+names of the tasks, the same rows are drawn, and of small tasks all.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _STEP = 2**17
 class Sample:
     """The `quota` distinct rows of lowest hash of every task, and what all rows weigh.
 
-    Normal rows and known outliers of a task are drawn apart: row 2 (code + 1) + outlier of `totals`
-    is what they weigh and how many there are.
+    Normal rows and known outliers of a task are drawn apart: row 2 (code + 1) + outlier
+    of `totals` is what they weigh and how many there are.
 
     Attributes
     ----------
@@ -106,7 +106,8 @@ class Sample:
     def rows(self, *, own_weight: bool = False) -> TrainingRows:
         """The sample in the order of its content.
 
-        Each task weighs what all its rows weigh, or, with `own_weight`, what those drawn do.
+        Each task weighs what all its rows weigh, or, with `own_weight`, what those
+        drawn do.
         """
         drawn = np.bincount(self.stratum, self.weight, len(self.totals))
         share = np.where(
@@ -229,7 +230,8 @@ class TakeSample:
         sizes = np.minimum(sizes, sample.quota)
         quota = sample.quota
         if sizes.sum() > self.size:
-            # The largest quota that keeps the size: shared equally among what is still open.
+            # The largest quota that keeps the size: shared equally among what is still
+            # open.
             ascending = np.sort(sizes)
             below = np.concatenate([[0], np.cumsum(ascending)[:-1]])
             possible = (self.size - below) // np.arange(len(ascending), 0, -1)

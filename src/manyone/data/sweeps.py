@@ -1,8 +1,8 @@
 """Passes over rows, wherever they are.
 
-A sweep is a function ``sweep(step)``: it calls ``step.partial(block)`` for every block and
-merges what comes back, two neighbours at a time, by ``step.merge``. Steps and what they return
-can be pickled; neither grows with the number of rows.
+A sweep is a function ``sweep(step)``: it calls ``step.partial(block)`` for every block
+and merges what comes back, two neighbours at a time, by ``step.merge``. Steps and what
+they return can be pickled; neither grows with the number of rows.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Data of many related tasks: digits, objects, faces, typists, spacecraft, engines, servers...
 
-``load_mnist()`` is embedded and `make_fleet` is synthetic; the others are read from a data
-folder (``data_home``, ``$MANYONE_DATA`` or the user's cache) or made from their originals.
+``load_mnist()`` is embedded and `make_fleet` is synthetic; the others are read from a
+data folder (``data_home``, ``$MANYONE_DATA`` or the user's cache) or made from their
+originals.
 """
 
 from manyone.datasets._cache import DatasetNotFoundError

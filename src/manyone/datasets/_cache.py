@@ -1,8 +1,9 @@
 """Find the file of a data set, or make it from its original, and read it.
 
-Every data set that is not embedded lives in one *prepared* ``.npz`` file. `fetch` looks for it
-in the data folders. Where it is missing, the *original* archive is taken from the same folders or
-downloaded, then converted and checked. The prepared file is written whole or not at all.
+Every data set that is not embedded lives in one *prepared* ``.npz`` file. `fetch` looks
+for it in the data folders. Where it is missing, the *original* archive is taken from
+the same folders or downloaded, then converted and checked. The prepared file is written
+whole or not at all.
 """
 
 from __future__ import annotations
@@ -126,7 +127,8 @@ def data_folders(data_home: PathLike = None) -> list[Path]:
     Parameters
     ----------
     data_home : path-like, optional
-        Searched alone where it is given; otherwise ``$MANYONE_DATA``, then the user's cache.
+        Searched alone where it is given; otherwise ``$MANYONE_DATA``, then the user's
+        cache.
 
     Returns
     -------
@@ -148,7 +150,8 @@ def fetch(
     name : str
         Key of `SOURCES`.
     convert : callable or None
-        Takes the paths of the originals, in the order of `SOURCES`, and returns the arrays.
+        Takes the paths of the originals, in the order of `SOURCES`, and returns the
+        arrays.
     data_home : path-like or None
         See `data_folders`.
     download : bool
@@ -337,8 +340,8 @@ def bunch(
 ) -> Bunch:
     """A Bunch; ``target_names[target]`` names the tasks.
 
-    Grey images (n, h, w) become rows in [0, 1], and are kept as ``images``; ``DESCR`` is what
-    `SOURCES` says about the data set `name`.
+    Grey images (n, h, w) become rows in [0, 1], and are kept as ``images``; ``DESCR``
+    is what `SOURCES` says about the data set `name`.
     """
     if data.ndim == 3:
         fields["images"] = data

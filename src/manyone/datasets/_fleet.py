@@ -39,9 +39,9 @@ def make_fleet(
 ) -> Bunch:
     r"""Make a fleet of related machines, each with few normal rows, and test rows with faults.
 
-    Every machine is a task and every row one reading of its sensors. A few hidden factors
-    (load, temperature, ...) drive all sensors, in nearly the same way on every machine; machines
-    of one type run at similar levels.
+    Every machine is a task and every row one reading of its sensors. A few hidden
+    factors (load, temperature, ...) drive all sensors, in nearly the same way on every
+    machine; machines of one type run at similar levels.
 
     Parameters
     ----------
@@ -54,16 +54,16 @@ def make_fleet(
     n_test : int, default=40
         Test rows per machine.
     fault_rate : float, default=0.25
-        Fraction of the test rows that are faulty: ``round(fault_rate * n_test)`` rows of every
-        machine.
+        Fraction of the test rows that are faulty: ``round(fault_rate * n_test)`` rows
+        of every machine.
     fault_size : float, default=4.0
         Size :math:`a` of shifts and drifts, in standard deviations of a sensor.
     fault : {"own", "stranger", "both"}, default="both"
-        What anomalies are: the machine itself gone wrong (shifts, decouplings, drifts), readings of
-        another machine (swaps), or all of them in equal parts.
+        What anomalies are: the machine itself gone wrong (shifts, decouplings, drifts),
+        readings of another machine (swaps), or all of them in equal parts.
     relatedness : float in [0, 1], default=0.8
-        How much of a machine is shared, :math:`\rho` below. 0: machines have nothing in common;
-        1: machines of one type follow one and the same distribution.
+        How much of a machine is shared, :math:`\rho` below. 0: machines have nothing in
+        common; 1: machines of one type follow one and the same distribution.
     n_types : int, default=3
         Types of machine, dealt out evenly.
     n_factors : int, default=2
@@ -76,14 +76,14 @@ def make_fleet(
     Returns
     -------
     Bunch
-        ``data`` (n_tasks * n_samples, n_features) and ``task``, the normal training rows and
-        their machines (``target`` is the same array as ``task``);
-        ``test_data`` (n_tasks * n_test, n_features), ``test_task``, ``test_fault`` (bool) and
-        ``fault_kind`` (``"none"`` or one of ``"shift"``, ``"decoupling"``, ``"drift"``,
-        ``"swap"``), the test rows in the order of time;
-        ``machine_type`` (n_tasks,), ``mean`` (n_tasks, n_features) and ``covariance``
-        (n_tasks, n_features, n_features), the truth behind the normal rows; ``target_names``
-        and ``DESCR``.
+        ``data`` (n_tasks * n_samples, n_features) and ``task``, the normal training
+        rows and their machines (``target`` is the same array as ``task``);
+        ``test_data`` (n_tasks * n_test, n_features), ``test_task``, ``test_fault``
+        (bool) and ``fault_kind`` (``"none"`` or one of ``"shift"``, ``"decoupling"``,
+        ``"drift"``, ``"swap"``), the test rows in the order of time; ``machine_type``
+        (n_tasks,), ``mean`` (n_tasks, n_features) and ``covariance`` (n_tasks,
+        n_features, n_features), the truth behind the normal rows; ``target_names`` and
+        ``DESCR``.
 
     Notes
     -----
@@ -91,7 +91,8 @@ def make_fleet(
 
     .. math:: x = m_t + s_t \odot (L_t z + \sigma e), \qquad z \sim N(0, I_q),\; e \sim N(0, I_d)
 
-    with :math:`\sigma = 0.4`. The level, scale and loadings mix a shared part with an own one,
+    with :math:`\sigma = 0.4`. The level, scale and loadings mix a shared part with an
+    own one,
 
     .. math::
         m_t = 3 (\sqrt\rho\, M_c + \sqrt{1 - \rho}\, N_t), \quad
@@ -104,16 +105,16 @@ def make_fleet(
     \mathrm{diag}(s_t)`. The anomalies, in equal parts:
 
     - *shift*: one sensor moves by :math:`\pm a s_{tj}`;
-    - *decoupling*: half of the sensors follow another, independent draw of the factors. Every
-      sensor keeps its own distribution, so no single sensor shows the fault;
+    - *decoupling*: half of the sensors follow another, independent draw of the factors.
+      Every sensor keeps its own distribution, so no single sensor shows the fault;
     - *drift*: half of the sensors move together; the k-th of the machine's K drifting rows by
       :math:`a s_{tj} k / K`, so the first of them are hard to see;
-    - *swap*: the row comes from another machine, of another type where there is one. With one
-      machine there is no swap.
+    - *swap*: the row comes from another machine, of another type where there is one.
+      With one machine there is no swap.
 
-    Normal rows are Gaussian, so a Mahalanobis distance is the right model of a machine's own faults
-    and hard to beat there; methods that learn the machines together are at their best on swaps.
-    Compare on both kinds.
+    Normal rows are Gaussian, so a Mahalanobis distance is the right model of a
+    machine's own faults and hard to beat there; methods that learn the machines
+    together are at their best on swaps. Compare on both kinds.
 
     Examples
     --------

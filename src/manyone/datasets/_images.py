@@ -42,11 +42,12 @@ def load_mnist(
     Parameters
     ----------
     subset : bool, default=True
-        The 6,000 embedded images, the first 600 of each digit of the training file. False: all
-        70,000 images, from ``mnist.npz`` in the data folder or downloaded (``data`` then takes
-        440 MB).
+        The 6,000 embedded images, the first 600 of each digit of the training file.
+        False: all 70,000 images, from ``mnist.npz`` in the data folder or downloaded
+        (``data`` then takes 440 MB).
     data_home : path-like, optional
-        Data folder; default ``$MANYONE_DATA``, then the user's cache. Not used by the subset.
+        Data folder; default ``$MANYONE_DATA``, then the user's cache. Not used by the
+        subset.
     download_if_missing : bool, default=True
         Whether to download what is not there.
     return_X_y : bool, default=False
@@ -55,9 +56,9 @@ def load_mnist(
     Returns
     -------
     Bunch
-        ``data`` (n, 784) float64 in [0, 1], ``images`` (n, 28, 28) uint8, ``target`` (n,) the
-        digit, ``target_names``, ``split`` (n,) ``"train"`` or ``"test"``, ``index`` (n,) position
-        in the original file of that split, ``DESCR``.
+        ``data`` (n, 784) float64 in [0, 1], ``images`` (n, 28, 28) uint8, ``target``
+        (n,) the digit, ``target_names``, ``split`` (n,) ``"train"`` or ``"test"``,
+        ``index`` (n,) position in the original file of that split, ``DESCR``.
     """
     if subset:
         with np.load(SUBSET, allow_pickle=False) as archive:
@@ -87,7 +88,8 @@ def load_coil100(
     Parameters
     ----------
     data_home : path-like, optional
-        Folder with ``coil100_gray32.npz``; default ``$MANYONE_DATA``, then the user's cache.
+        Folder with ``coil100_gray32.npz``; default ``$MANYONE_DATA``, then the user's
+        cache.
     download_if_missing : bool, default=True
         Whether to download and convert the original (125 MB; needs pooch and pillow).
     return_X_y : bool, default=False
@@ -96,9 +98,9 @@ def load_coil100(
     Returns
     -------
     Bunch
-        ``data`` (7200, 1024) float64 in [0, 1], ``images`` (7200, 32, 32) uint8, ``target``
-        (7200,) 0 to 99, ``target_names`` ``"obj1"`` to ``"obj100"``, ``angle`` (7200,) degrees,
-        ``DESCR``.
+        ``data`` (7200, 1024) float64 in [0, 1], ``images`` (7200, 32, 32) uint8,
+        ``target`` (7200,) 0 to 99, ``target_names`` ``"obj1"`` to ``"obj100"``,
+        ``angle`` (7200,) degrees, ``DESCR``.
     """
     arrays = fetch("coil100", _convert_coil100, data_home, download_if_missing)
     return bunch(
@@ -124,21 +126,23 @@ def load_faces(
     features : {"dlib", "pixels"}, default="dlib"
         dlib's 128-dimensional face descriptors, or the grey values.
     data_home : path-like, optional
-        Folder with ``lfw12_faces.npz``; default ``$MANYONE_DATA``, then the user's cache.
+        Folder with ``lfw12_faces.npz``; default ``$MANYONE_DATA``, then the user's
+        cache.
     download_if_missing : bool, default=True
-        Whether to download and convert the original (230 MB; needs pooch and pillow), which gives
-        pixels only: a few more images than the prepared file, in which sixteen are missing, and
-        other crops.
+        Whether to download and convert the original (230 MB; needs pooch and pillow),
+        which gives pixels only: a few more images than the prepared file, in which
+        sixteen are missing, and other crops.
     return_X_y : bool, default=False
         Return ``(data, target)`` only.
 
     Returns
     -------
     Bunch
-        ``data`` (n, 128) descriptors or (n, 4096) grey values in [0, 1], both float64; ``images``
-        (n, 64, 64) uint8, ``target`` (n,) 0 to 11, ``target_names`` the people, ``filename``
-        (n,), ``DESCR``; and for ``"dlib"`` ``face_detected`` (n,) bool, False where no face was
-        found and the descriptor is of the centre of the image.
+        ``data`` (n, 128) descriptors or (n, 4096) grey values in [0, 1], both float64;
+        ``images`` (n, 64, 64) uint8, ``target`` (n,) 0 to 11, ``target_names`` the
+        people, ``filename`` (n,), ``DESCR``; and for ``"dlib"`` ``face_detected`` (n,)
+        bool, False where no face was found and the descriptor is of the centre of the
+        image.
     """
     choose("features", features, ("dlib", "pixels"))
     if features == "pixels":
@@ -163,7 +167,8 @@ def _convert_mnist(*files: Path) -> Arrays:
     for file in files:
         with gzip.open(file) as stream:
             content = stream.read()
-        # idx: two zero bytes, type 8 (uint8), number of axes, then big-endian axis lengths.
+        # idx: two zero bytes, type 8 (uint8), number of axes, then big-endian axis
+        # lengths.
         if content[:3] != b"\0\0\x08":
             raise ValueError(f"{file.name} is not an idx file of bytes")
         n_axes = content[3]
@@ -196,8 +201,8 @@ def _convert_coil100(archive: Path) -> Arrays:
 def _reduce(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """Colour (4h, 4w, 3) to grey (h, w), bit for bit what OpenCV's bilinear resize gives.
 
-    A quarter of the size puts each sample amid four pixels, whose rounded mean it is. The
-    weights of red, green and blue are 0.299, 0.587 and 0.114 in units of 2 ** -15.
+    A quarter of the size puts each sample amid four pixels, whose rounded mean it is.
+    The weights of red, green and blue are 0.299, 0.587 and 0.114 in units of 2 ** -15.
     """
     wide = image.astype(np.uint32)
     corners = (wide[i::4, j::4] for i in (1, 2) for j in (1, 2))

@@ -39,17 +39,19 @@ def load_keystrokes(
     Parameters
     ----------
     data_home : path-like, optional
-        Folder with ``meu_mobile_keystroke.npz``; default ``$MANYONE_DATA``, then the user's cache.
+        Folder with ``meu_mobile_keystroke.npz``; default ``$MANYONE_DATA``, then the
+        user's cache.
     download_if_missing : bool, default=True
-        Whether to download and convert the original (needs pooch, polars and fastexcel).
+        Whether to download and convert the original (needs pooch, polars and
+        fastexcel).
     return_X_y : bool, default=False
         Return ``(data, target)`` only.
 
     Returns
     -------
     Bunch
-        ``data`` (2856, 71) float64, ``feature_names`` (71,), ``target`` (2856,) 0 to 55,
-        ``target_names`` ``"user1"`` to ``"user56"``, ``DESCR``.
+        ``data`` (2856, 71) float64, ``feature_names`` (71,), ``target`` (2856,) 0 to
+        55, ``target_names`` ``"user1"`` to ``"user56"``, ``DESCR``.
     """
     arrays = fetch("keystrokes", _convert_keystrokes, data_home, download_if_missing)
     return bunch(
@@ -78,30 +80,33 @@ def load_telemetry(
     spacecraft : {"SMAP", "MSL"}, optional
         Channels of one spacecraft only; default both.
     split : {"train", "test"}, default="train"
-        Series the rows are made of: the normal training series or the labelled test series.
+        Series the rows are made of: the normal training series or the labelled test
+        series.
     window : int, default=50
         Length of the windows.
     step : int, optional
-        Distance between the starts of two windows; default `window`, so that they do not overlap.
-        A shorter rest at the end of a series is left out.
+        Distance between the starts of two windows; default `window`, so that they do
+        not overlap. A shorter rest at the end of a series is left out.
     features : {"commands", "values"}, default="commands"
-        Numbers that make a window a row, see below; ``"values"`` leaves the commands alone.
+        Numbers that make a window a row, see below; ``"values"`` leaves the commands
+        alone.
     data_home : path-like, optional
-        Folder with ``nasa_smap_msl.npz``; default ``$MANYONE_DATA``, then the user's cache. This
-        file is not downloaded: its authors' archive is no longer public.
+        Folder with ``nasa_smap_msl.npz``; default ``$MANYONE_DATA``, then the user's
+        cache. This file is not downloaded: its authors' archive is no longer public.
     return_X_y : bool, default=False
         Return ``(data, target)`` only.
 
     Returns
     -------
     Bunch
-        ``data`` (n, 8) or (n, 9) float64, one row per window: mean, standard deviation, minimum and
-        maximum of the values, mean absolute change, last minus first value, and either commands per
-        step and how many different commands were sent, or median, largest absolute change and share
-        of steps without a change; ``feature_names``; ``target`` (n,) index of the channel,
-        ``target_names`` the channels; ``label`` (n,) True where the window touches an anomaly (the
-        training series have none), ``anomalous`` (n,) share of its steps that are; ``start`` (n,)
-        first step of the window; ``DESCR``.
+        ``data`` (n, 8) or (n, 9) float64, one row per window: mean, standard deviation,
+        minimum and maximum of the values, mean absolute change, last minus first value,
+        and either commands per step and how many different commands were sent, or
+        median, largest absolute change and share of steps without a change;
+        ``feature_names``; ``target`` (n,) index of the channel, ``target_names`` the
+        channels; ``label`` (n,) True where the window touches an anomaly (the training
+        series have none), ``anomalous`` (n,) share of its steps that are; ``start``
+        (n,) first step of the window; ``DESCR``.
     """
     choose("spacecraft", spacecraft, (None, "SMAP", "MSL"))
     choose("split", split, ("train", "test"))
@@ -151,7 +156,8 @@ def load_turbofan(
     split : {"train", "test"}, default="train"
         100 engines run to failure, or 100 *other* engines whose series stop before it.
     data_home : path-like, optional
-        Folder with ``cmapss_fd001.npz``; default ``$MANYONE_DATA``, then the user's cache.
+        Folder with ``cmapss_fd001.npz``; default ``$MANYONE_DATA``, then the user's
+        cache.
     download_if_missing : bool, default=True
         Whether to download and convert the original (12 MB; needs pooch).
     return_X_y : bool, default=False
@@ -160,10 +166,10 @@ def load_turbofan(
     Returns
     -------
     Bunch
-        ``data`` (n, 21) float64, the sensors; ``feature_names`` ``"s1"`` to ``"s21"``; ``target``
-        (n,) 0 to 99, ``target_names`` ``"engine1"`` to ``"engine100"``, ``cycle`` (n,) from 1,
-        ``settings`` (n, 3) float64, ``rul`` (n,) cycles left before failure, ``DESCR``. 20,631
-        rows for ``"train"``, 13,096 for ``"test"``.
+        ``data`` (n, 21) float64, the sensors; ``feature_names`` ``"s1"`` to ``"s21"``;
+        ``target`` (n,) 0 to 99, ``target_names`` ``"engine1"`` to ``"engine100"``,
+        ``cycle`` (n,) from 1, ``settings`` (n, 3) float64, ``rul`` (n,) cycles left
+        before failure, ``DESCR``. 20,631 rows for ``"train"``, 13,096 for ``"test"``.
     """
     choose("split", split, ("train", "test"))
     arrays = fetch("turbofan", _convert_turbofan, data_home, download_if_missing)

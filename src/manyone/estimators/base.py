@@ -47,8 +47,8 @@ from manyone.models.scorers import behind_metric
 from manyone.models.solution import Solution
 from manyone.routing import RoutingState
 
-# Refits for thresholds where a learned metric forbids the closed form; the fewer, the more rows a
-# model lacks and the lower it scores those that were left out.
+# Refits for thresholds where a learned metric forbids the closed form; the fewer, the
+# more rows a model lacks and the lower it scores those that were left out.
 _FOLDS = 15
 
 
@@ -102,23 +102,25 @@ class OneClassEstimator(
         Parameters
         ----------
         X : array-like, sparse matrix or data frame of shape (n, d)
-            Rows, normal but for those marked by `outlier`. With ``kernel="precomputed"``, the
-            kernel matrix of shape (n, n).
+            Rows, normal but for those marked by `outlier`. With
+            ``kernel="precomputed"``, the kernel matrix of shape (n, n).
         y : ignored
         task : array-like of shape (n,) or str or None
-            Label of each row (strings, integers, any hashable), or the name of the column of `X`
-            that holds it (then not a feature). None: all rows belong to one task.
+            Label of each row (strings, integers, any hashable), or the name of the
+            column of `X` that holds it (then not a feature). None: all rows belong to
+            one task.
         outlier : array-like of bool of shape (n,) or str or None
-            Rows known to be abnormal for their task; those whose task is missing (None, NaN) are
-            abnormal for every task.
+            Rows known to be abnormal for their task; those whose task is missing (None,
+            NaN) are abnormal for every task.
         sample_weight : array-like of shape (n,) or None
-            Counts: weight 2 is the same as the row given twice, weight 0 as the row left out.
+            Counts: weight 2 is the same as the row given twice, weight 0 as the row
+            left out.
         groups : array-like of shape (n,), str, TimeBlocks or None
-            Rows that leave together when thresholds are set and settings judged: a label per row
-            (a session, a day, a clump of readings; rows without one leave alone), the name of a
-            column, or blocks of time.
-            Groups part inside tasks; a task with one group borrows the others' scores. None: rows
-            are independent of each other.
+            Rows that leave together when thresholds are set and settings judged: a
+            label per row (a session, a day, a clump of readings; rows without one leave
+            alone), the name of a column, or blocks of time. Groups part inside tasks; a
+            task with one group borrows the others' scores. None: rows are independent
+            of each other.
 
         Returns
         -------
@@ -205,14 +207,14 @@ class OneClassEstimator(
         ----------
         X : array-like, sparse matrix or data frame of shape (k, d)
         task, outlier, sample_weight, groups
-            As in `fit`. Groups are new ones; where the model has groups and none are given, the
-            rows of a task are one.
+            As in `fit`. Groups are new ones; where the model has groups and none are
+            given, the rows of a task are one.
 
         Returns
         -------
         self
-            Thresholds are set anew. A model with landmarks or of a kernel matrix keeps no
-            rows, and refuses.
+            Thresholds are set anew. A model with landmarks or of a kernel matrix keeps
+            no rows, and refuses.
         """
         rows = with_more_rows(self, X, task, outlier, sample_weight, groups)
         return self._refit(*rows)
@@ -227,8 +229,8 @@ class OneClassEstimator(
         Returns
         -------
         self
-            Thresholds are set anew. A model with landmarks or of a kernel matrix keeps no
-            rows, and refuses.
+            Thresholds are set anew. A model with landmarks or of a kernel matrix keeps
+            no rows, and refuses.
         """
         return self._refit(*without_task(self, task))
 
@@ -268,8 +270,8 @@ class OneClassEstimator(
 class MultiTaskOneClass(OneClassEstimator):
     """Base class of all kernel methods.
 
-    A subclass declares what it can do (`can`) and says how to solve (`_solve`); the solution it
-    returns knows how to score. Everything a user sees beyond that is in
+    A subclass declares what it can do (`can`) and says how to solve (`_solve`); the
+    solution it returns knows how to score. Everything a user sees beyond that is in
     `OneClassEstimator` and `Scoring`, once.
     """
 
@@ -312,7 +314,7 @@ class MultiTaskOneClass(OneClassEstimator):
         `left_out` says whether left-out scores are wanted, where they cost something.
         """
 
-    # ------------------------------------------------------------------------------------- fitting
+    # -------------------------------------------------------------------------- fitting
 
     def _fit_rows(
         self,

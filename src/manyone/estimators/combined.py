@@ -40,31 +40,34 @@ Views = dict[str, MultiTaskOneClass]
 class CombinedOneClass(OneClassEstimator, BaseComposition):
     r"""Combine several detectors, the views, to one alarm at the rate asked for.
 
-    Every view is fitted to all rows. Its tail value of a row is :math:`z = -\log P(\text{a
-    normal row scores lower})`. It comes from the left-out scores of all training rows, on
-    one scale for all tasks. The score of a row is minus the weighted sum of its tail
-    values. Thresholds come from the combined left-out scores.
+    Every view is fitted to all rows. Its tail value of a row is
+    :math:`z = -\log P(\text{a normal row scores lower})`. It comes from the left-out
+    scores of all training rows, on one scale for all tasks. The score of a row is minus
+    the weighted sum of its tail values. Thresholds come from the combined left-out
+    scores.
 
-    Use it where strangers *and* faults may come. The sum loses little against the better
-    view: a view that cannot see a kind of anomaly gives all such rows about the same value,
-    and one that cannot tell new rows apart at all gets little weight.
+    Use it where strangers *and* faults may come. The sum loses little against the
+    better view: a view that cannot see a kind of anomaly gives all such rows about the
+    same value, and one that cannot tell new rows apart at all gets little weight.
 
     Parameters
     ----------
     estimators : list of (str, estimator) or None
-        Views of this package, by name. None: ``"strangers"``, a :class:`NonlinearOCKSR`, and
-        ``"faults"``, an :class:`IndependentOCKSR` with ``metric="adaptive"`` and a wide Laplacian
-        kernel.
+        Views of this package, by name. None: ``"strangers"``, a
+        :class:`NonlinearOCKSR`, and ``"faults"``, an :class:`IndependentOCKSR` with
+        ``metric="adaptive"`` and a wide Laplacian kernel.
     weights : list of float or None
-        One for each view. None: 1, or ``10 (1 - m)`` where that is less, m being the median score
-        of rows that were left out in units of the score of a row far away: a view to which all new
-        rows are about as far away as any tells them apart by chance. The largest is made 1.
+        One for each view. None: 1, or ``10 (1 - m)`` where that is less, m being the
+        median score of rows that were left out in units of the score of a row far away:
+        a view to which all new rows are about as far away as any tells them apart by
+        chance. The largest is made 1.
     alarm_rate : float or None, default=0.05
         Share of normal rows that may raise an alarm, on average over tasks. None: no
         thresholds are set.
     task_rate_limit : float or None
-        Largest share of normal rows of a single task that may raise an alarm, on average;
-        never below 1/(n + 1) for n rows. None: three times `alarm_rate`. 1.0: no limit.
+        Largest share of normal rows of a single task that may raise an alarm, on
+        average; never below 1/(n + 1) for n rows. None: three times `alarm_rate`. 1.0:
+        no limit.
 
     Attributes
     ----------
@@ -77,7 +80,8 @@ class CombinedOneClass(OneClassEstimator, BaseComposition):
     offset_ : ndarray of shape (T,)
         Threshold on the score of each task.
     alarm_rate_ : ndarray of shape (T,)
-        Rate promised for each task (larger than `alarm_rate` only if a warning said so).
+        Rate promised for each task (larger than `alarm_rate` only if a warning said
+        so).
     calibration_ : Calibration
         The combined left-out scores behind thresholds and p-values.
     n_features_in_ : int
@@ -112,7 +116,7 @@ class CombinedOneClass(OneClassEstimator, BaseComposition):
     _: KW_ONLY
     weights: object = None
 
-    # ------------------------------------------------------------------------------------- fitting
+    # -------------------------------------------------------------------------- fitting
 
     def _fit_rows(
         self,
@@ -249,7 +253,7 @@ class CombinedOneClass(OneClassEstimator, BaseComposition):
         scores = [_left_out(view, rows) for view in views]
         return _without_rows(combined_scorer(self.solution_), views, scores, rows)
 
-    # ------------------------------------------------------------------------------------- scoring
+    # -------------------------------------------------------------------------- scoring
 
     @by_blocks
     def view_scores(self, X: object, *, task: object = None) -> Array:
@@ -263,8 +267,8 @@ class CombinedOneClass(OneClassEstimator, BaseComposition):
         Returns
         -------
         ndarray of shape (n, V)
-            Tail values, ``-log P(a normal row scores lower)``, in the order of `views_`: the one
-            that is larger, times `weights_`, raised the alarm.
+            Tail values, ``-log P(a normal row scores lower)``, in the order of
+            `views_`: the one that is larger, times `weights_`, raised the alarm.
         """
         rows, codes = self._scoring_rows(X, task)
         if not len(codes):
@@ -273,7 +277,7 @@ class CombinedOneClass(OneClassEstimator, BaseComposition):
         with np.errstate(under="ignore"):
             return np.asarray(scorer.values(rows, codes))
 
-    # ---------------------------------------------------------------------------------- parameters
+    # ----------------------------------------------------------------------- parameters
 
     def get_params(self, deep: bool = True) -> dict[str, object]:
         """Parameters; with `deep`, those of the views too, as ``<name>__<parameter>``."""

@@ -39,12 +39,13 @@ class IndependentOCKSR(TaskMetricOneClass):
     Parameters
     ----------
     kernel : str or callable, default="rbf"
-        Any name known to :func:`sklearn.metrics.pairwise.pairwise_kernels`, ``"rbf+laplacian"``
-        (the mean of both), ``"precomputed"``, or a callable of two rows.
+        Any name known to :func:`sklearn.metrics.pairwise.pairwise_kernels`,
+        ``"rbf+laplacian"`` (the mean of both), ``"precomputed"``, or a callable of two
+        rows.
     gamma : {"mean", "median", "scale"} or float, default="mean"
-        Kernel coefficient. ``"mean"``: one over the mean distance between training rows (of all
-        tasks) in the kernel's own metric; ``"median"`` likewise; ``"scale"``: one over (number of
-        features x variance).
+        Kernel coefficient. ``"mean"``: one over the mean distance between training rows
+        (of all tasks) in the kernel's own metric; ``"median"`` likewise; ``"scale"``:
+        one over (number of features x variance).
     width : float, default=1
         Stretches the kernel: gamma is divided by it.
     degree : int, default=3
@@ -56,23 +57,25 @@ class IndependentOCKSR(TaskMetricOneClass):
     alpha : float, default=0.1
         Ridge. 0 means the smallest one that double precision resolves.
     metric : {"plain", "whitened", "adaptive"}, default="plain"
-        ``"whitened"``: :class:`TaskWhitener` first, one metric for all tasks. ``"adaptive"``: one
-        for each task, its column scales and covariance shrunk to what the tasks have in common.
-        It helps most against faults. Thresholds then come from folds.
+        ``"whitened"``: :class:`TaskWhitener` first, one metric for all tasks.
+        ``"adaptive"``: one for each task, its column scales and covariance shrunk to
+        what the tasks have in common. It helps most against faults. Thresholds then
+        come from folds.
     scale_prior, covariance_prior : float or "auto", default="auto"
         Rows that the pooled scales and covariance count for beside a task's own, with
         ``metric="adaptive"``. ``"auto"``: the more, the more alike the tasks are, see
         :class:`TaskWhitener`.
     robust : bool, default=True
-        With ``metric="adaptive"``: a training row that is alone and far from the others of its
-        task, as a fault is, gets almost no weight in the metric and none in the model. It
-        counts in the alarm rate.
+        With ``metric="adaptive"``: a training row that is alone and far from the others
+        of its task, as a fault is, gets almost no weight in the metric and none in the
+        model. It counts in the alarm rate.
     alarm_rate : float or None, default=0.05
         Share of normal rows that may raise an alarm, on average over tasks. None: no
         thresholds are set.
     task_rate_limit : float or None
-        Largest share of normal rows of a single task that may raise an alarm, on average;
-        never below 1/(n + 1) for n rows. None: three times `alarm_rate`. 1.0: no limit.
+        Largest share of normal rows of a single task that may raise an alarm, on
+        average; never below 1/(n + 1) for n rows. None: three times `alarm_rate`. 1.0:
+        no limit.
 
     Attributes
     ----------
@@ -81,7 +84,8 @@ class IndependentOCKSR(TaskMetricOneClass):
     offset_ : ndarray of shape (T,)
         Threshold on the score of each task.
     alarm_rate_ : ndarray of shape (T,)
-        Rate promised for each task (larger than `alarm_rate` only if a warning said so).
+        Rate promised for each task (larger than `alarm_rate` only if a warning said
+        so).
     calibration_ : Calibration
         The left-out scores behind thresholds and p-values.
     dual_coef_ : sparse array of shape (n, T)
@@ -89,7 +93,8 @@ class IndependentOCKSR(TaskMetricOneClass):
     mean_response_ : ndarray of shape (T,)
         Mean response of the normal rows of each task.
     alpha_ : ndarray of shape (T,)
-        The ridge of each task: `alpha`, but for extremes that double precision cannot resolve.
+        The ridge of each task: `alpha`, but for extremes that double precision cannot
+        resolve.
     gamma_ : float
         The kernel coefficient that was used.
     X_fit_ : array or CSR matrix of shape (n, d)

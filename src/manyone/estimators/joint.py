@@ -31,8 +31,8 @@ from manyone.solvers.ridge import (
 class JointOCKSR(LandmarkOneClass):
     r"""One-class kernel spectral regression of all tasks together (the paper's C-OCKSR).
 
-    Each task has a function that should be 1 on its own normal rows and 0 on those of all other
-    tasks and on known outliers,
+    Each task has a function that should be 1 on its own normal rows and 0 on those of
+    all other tasks and on known outliers,
 
     .. math:: \min_{f} \sum_i w_i \lVert f(x_i) - r_i \rVert^2 + \alpha \sum_t \lVert f_t \rVert^2,
 
@@ -41,12 +41,13 @@ class JointOCKSR(LandmarkOneClass):
     Parameters
     ----------
     kernel : str or callable, default="rbf"
-        Any name known to :func:`sklearn.metrics.pairwise.pairwise_kernels`, ``"rbf+laplacian"``
-        (the mean of both), ``"precomputed"``, or a callable of two rows.
+        Any name known to :func:`sklearn.metrics.pairwise.pairwise_kernels`,
+        ``"rbf+laplacian"`` (the mean of both), ``"precomputed"``, or a callable of two
+        rows.
     gamma : {"mean", "median", "scale"} or float, default="mean"
-        Kernel coefficient. ``"mean"``: one over the mean distance between training rows in the
-        kernel's own metric; ``"median"`` likewise; ``"scale"``: one over (number of features x
-        variance).
+        Kernel coefficient. ``"mean"``: one over the mean distance between training rows
+        in the kernel's own metric; ``"median"`` likewise; ``"scale"``: one over (number
+        of features x variance).
     width : float, default=1
         Stretches the kernel: gamma is divided by it.
     degree : int, default=3
@@ -58,13 +59,15 @@ class JointOCKSR(LandmarkOneClass):
     alpha : float, default=0.1
         Ridge. 0 means the smallest one that double precision resolves.
     metric : {"plain", "whitened"}, default="plain"
-        ``"whitened"`` applies :class:`TaskWhitener` first; thresholds then come from folds.
+        ``"whitened"`` applies :class:`TaskWhitener` first; thresholds then come from
+        folds.
     alarm_rate : float or None, default=0.05
         Share of normal rows that may raise an alarm, on average over tasks. None: no
         thresholds are set.
     task_rate_limit : float or None
-        Largest share of normal rows of a single task that may raise an alarm, on average;
-        never below 1/(n + 1) for n rows. None: three times `alarm_rate`. 1.0: no limit.
+        Largest share of normal rows of a single task that may raise an alarm, on
+        average; never below 1/(n + 1) for n rows. None: three times `alarm_rate`. 1.0:
+        no limit.
     landmarks : int or None, default=None
         Number of landmark rows for large n: O(n m^2) instead of O(n^3). None is exact.
     random_state : int, RandomState or None, default=None
@@ -77,7 +80,8 @@ class JointOCKSR(LandmarkOneClass):
     offset_ : ndarray of shape (T,)
         Threshold on the score of each task.
     alarm_rate_ : ndarray of shape (T,)
-        Rate promised for each task (larger than `alarm_rate` only if a warning said so).
+        Rate promised for each task (larger than `alarm_rate` only if a warning said
+        so).
     calibration_ : Calibration
         The left-out scores behind thresholds and p-values.
     dual_coef_ : ndarray of shape (n, T)
@@ -85,8 +89,8 @@ class JointOCKSR(LandmarkOneClass):
     mean_response_ : ndarray of shape (T,)
         Mean response of the normal rows of each task.
     structure_ : ndarray of shape (T, T)
-        Entry (s, t): mean left-out response of task t's function to rows of task s. Off the
-        diagonal, which tasks look alike. (With landmarks, rows are not left out.)
+        Entry (s, t): mean left-out response of task t's function to rows of task s. Off
+        the diagonal, which tasks look alike. (With landmarks, rows are not left out.)
     alpha_, gamma_ : float
         The numbers that were used.
     X_fit_ : array or CSR matrix of shape (n, d)

@@ -23,19 +23,21 @@ from manyone.solvers.nullspace import distinct_rows, solve_null_space
 class KNFST(MultiTaskOneClass):
     r"""Kernel null Foley-Sammon transform (Bodesheim et al. 2013).
 
-    Rows are projected on the directions w of feature space with no scatter inside the tasks,
+    Rows are projected on the directions w of feature space with no scatter inside the
+    tasks,
 
     .. math:: w^\top S_w w = 0, \qquad w^\top S_t w > 0,
 
-    which map all rows of a task to one point, its target. T tasks have T - 1 such directions. A
-    single task has one, away from the origin of feature space, where rows unlike all others
-    are. The score of a row is minus its distance to the target.
+    which map all rows of a task to one point, its target. T tasks have T - 1 such
+    directions. A single task has one, away from the origin of feature space, where rows
+    unlike all others are. The score of a row is minus its distance to the target.
 
     Parameters
     ----------
     kernel : str or callable, default="rbf"
-        Any name known to :func:`sklearn.metrics.pairwise.pairwise_kernels`, ``"rbf+laplacian"``
-        (the mean of both), ``"precomputed"``, or a callable of two rows.
+        Any name known to :func:`sklearn.metrics.pairwise.pairwise_kernels`,
+        ``"rbf+laplacian"`` (the mean of both), ``"precomputed"``, or a callable of two
+        rows.
     gamma : {"mean", "median", "scale"} or float, default="mean"
         Kernel coefficient, see :class:`JointOCKSR`.
     width : float, default=1
@@ -47,23 +49,25 @@ class KNFST(MultiTaskOneClass):
     kernel_params : dict or None
         Keyword arguments of a callable kernel.
     origin : bool or "auto", default="auto"
-        Whether the origin of feature space is a class beside the tasks, which adds a direction.
-        ``"auto"``: for a single task only, as published; rows unlike all others then land somewhere
-        between the targets (a warning says so where that is too near to one). With True they are
-        kept away from every target.
+        Whether the origin of feature space is a class beside the tasks, which adds a
+        direction. ``"auto"``: for a single task only, as published; rows unlike all
+        others then land somewhere between the targets (a warning says so where that is
+        too near to one). With True they are kept away from every target.
     ridge : float, default=1e-3
-        Share of the mean self-similarity that is added to that of each distinct row, as if each
-        carried a little noise of its own. There is a null space then, whatever the rows, and
-        training rows stay near their targets, unusual ones less so. With 0 the transform is the
-        published one: training rows meet exactly and are all equally normal.
+        Share of the mean self-similarity that is added to that of each distinct row, as
+        if each carried a little noise of its own. There is a null space then, whatever
+        the rows, and training rows stay near their targets, unusual ones less so. With
+        0 the transform is the published one: training rows meet exactly and are all
+        equally normal.
     metric : {"plain", "whitened"}, default="plain"
         ``"whitened"`` applies :class:`TaskWhitener` first.
     alarm_rate : float or None, default=0.05
         Share of normal rows that may raise an alarm, on average over tasks. None: no
         thresholds are set.
     task_rate_limit : float or None
-        Largest share of normal rows of a single task that may raise an alarm, on average;
-        never below 1/(n + 1) for n rows. None: three times `alarm_rate`. 1.0: no limit.
+        Largest share of normal rows of a single task that may raise an alarm, on
+        average; never below 1/(n + 1) for n rows. None: three times `alarm_rate`. 1.0:
+        no limit.
 
     Attributes
     ----------
@@ -72,7 +76,8 @@ class KNFST(MultiTaskOneClass):
     offset_ : ndarray of shape (T,)
         Threshold on the score of each task.
     alarm_rate_ : ndarray of shape (T,)
-        Rate promised for each task (larger than `alarm_rate` only if a warning said so).
+        Rate promised for each task (larger than `alarm_rate` only if a warning said
+        so).
     calibration_ : Calibration
         The scores of folds behind thresholds and p-values.
     projection_ : ndarray of shape (n, m)

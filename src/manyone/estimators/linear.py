@@ -47,12 +47,13 @@ class LinearOCKSR(LandmarkOneClass):
     Parameters
     ----------
     kernel : str or callable, default="rbf"
-        Any name known to :func:`sklearn.metrics.pairwise.pairwise_kernels`, ``"rbf+laplacian"``
-        (the mean of both), ``"precomputed"``, or a callable of two rows.
+        Any name known to :func:`sklearn.metrics.pairwise.pairwise_kernels`,
+        ``"rbf+laplacian"`` (the mean of both), ``"precomputed"``, or a callable of two
+        rows.
     gamma : {"mean", "median", "scale"} or float, default="mean"
-        Kernel coefficient. ``"mean"``: one over the mean distance between training rows in the
-        kernel's own metric; ``"median"`` likewise; ``"scale"``: one over (number of features x
-        variance).
+        Kernel coefficient. ``"mean"``: one over the mean distance between training rows
+        in the kernel's own metric; ``"median"`` likewise; ``"scale"``: one over (number
+        of features x variance).
     width : float, default=1
         Stretches the kernel: gamma is divided by it.
     degree : int, default=3
@@ -62,26 +63,30 @@ class LinearOCKSR(LandmarkOneClass):
     kernel_params : dict or None
         Keyword arguments of a callable kernel.
     alpha : float, default=0.1
-        Ridge of the first layer. 0 means the smallest one that double precision resolves.
+        Ridge of the first layer. 0 means the smallest one that double precision
+        resolves.
     frobenius : float, default=0.1
         Strength of the squared Frobenius norm of the structure.
     nuclear : float, default=0
-        Strength of its nuclear norm: removes whole directions. With 0 the problem is convex in
-        ``A B`` and solved to its global optimum, with a certificate.
+        Strength of its nuclear norm: removes whole directions. With 0 the problem is
+        convex in ``A B`` and solved to its global optimum, with a certificate.
     metric : {"plain", "whitened"}, default="plain"
-        ``"whitened"`` applies :class:`TaskWhitener` first; thresholds then come from folds.
+        ``"whitened"`` applies :class:`TaskWhitener` first; thresholds then come from
+        folds.
     alarm_rate : float or None, default=0.05
         Share of normal rows that may raise an alarm, on average over tasks. None: no
         thresholds are set.
     task_rate_limit : float or None
-        Largest share of normal rows of a single task that may raise an alarm, on average;
-        never below 1/(n + 1) for n rows. None: three times `alarm_rate`. 1.0: no limit.
+        Largest share of normal rows of a single task that may raise an alarm, on
+        average; never below 1/(n + 1) for n rows. None: three times `alarm_rate`. 1.0:
+        no limit.
     solver : {"fista", "paper"}, default="fista"
-        ``"paper"``: the paper's Algorithm 1 (with its gradients put right), which stops when the
-        objective changes by less than `tol`. Else quasi-Newton steps, or accelerated proximal ones
-        where ``nuclear > 0``.
+        ``"paper"``: the paper's Algorithm 1 (with its gradients put right), which stops
+        when the objective changes by less than `tol`. Else quasi-Newton steps, or
+        accelerated proximal ones where ``nuclear > 0``.
     tol : float, default=1e-10
-        Relative duality gap to stop at (``nuclear > 0``: squared relative stationarity).
+        Relative duality gap to stop at (``nuclear > 0``: squared relative
+        stationarity).
     max_iter : int, default=1000
         Most iterations.
     landmarks : int or None, default=None
@@ -96,17 +101,20 @@ class LinearOCKSR(LandmarkOneClass):
     offset_ : ndarray of shape (T,)
         Threshold on the score of each task.
     alarm_rate_ : ndarray of shape (T,)
-        Rate promised for each task (larger than `alarm_rate` only if a warning said so).
+        Rate promised for each task (larger than `alarm_rate` only if a warning said
+        so).
     calibration_ : Calibration
         The left-out scores behind thresholds and p-values.
     structure_ : ndarray of shape (T, T)
-        B, symmetric and positive semi-definite: a square root of the covariance of the tasks.
+        B, symmetric and positive semi-definite: a square root of the covariance of the
+        tasks.
     objective_path_ : ndarray of shape (iterations + 1,)
         Objective at the start and after each iteration.
     n_iter_ : int
         Number of iterations.
     duality_gap_ : float
-        Bound on the relative distance of the objective from its minimum (``nuclear = 0``), or nan.
+        Bound on the relative distance of the objective from its minimum
+        (``nuclear = 0``), or nan.
     dual_coef_ : ndarray of shape (n, T)
         Expansion coefficients of both layers in one: ``f = K(x, X_fit) dual_coef_``.
     mean_response_ : ndarray of shape (T,)
@@ -215,7 +223,8 @@ class LinearOCKSR(LandmarkOneClass):
         return self._as_unstructured(ridge, total.astype(np.float64))
 
     def _as_unstructured(self, ridge: Solution, total: Array) -> Solution:
-        # At the minimum, what the ridge costs is f'W(r - f): misfit and ridge are r'W(r - f).
+        # At the minimum, what the ridge costs is f'W(r - f): misfit and ridge are r'W(r
+        # - f).
         cost = float(total @ (1.0 - ridge.learned["mean_response"]))
         penalty = len(total) * (self.frobenius + self.nuclear)
         gap = 0.0 if self.nuclear == 0 else np.nan
@@ -225,7 +234,8 @@ class LinearOCKSR(LandmarkOneClass):
 
     def _structured(self, gram: Gram, rows: TrainingRows) -> Solution | None:
         """The learned structure, or None where a task is left with nothing but 0."""
-        # A problem in units of its mean weight: the same minimiser, and numbers of moderate size.
+        # A problem in units of its mean weight: the same minimiser, and numbers of
+        # moderate size.
         unit = float(np.mean(rows.weight))
         R = rows.responses()
         ridge = float(effective_alpha(self.alpha, gram.diagonal() @ rows.weight))

@@ -26,22 +26,24 @@ _POSTERIOR = ("relevance_", "intercept_", "precision_", "posterior_cov_", "noise
 class MORVR(MultiTaskOneClass):
     r"""Multi-output relevance vector regression on one-hot responses (Ha & Zhang 2017).
 
-    All tasks are outputs of one Bayesian regression on kernel functions of the training rows,
+    All tasks are outputs of one Bayesian regression on kernel functions of the training
+    rows,
 
     .. math::
         R = \Phi W + E, \qquad E \sim \mathcal{MN}(0, I, \Omega), \quad
         W \sim \mathcal{MN}(0, \mathrm{diag}(a)^{-1}, \Omega),
 
-    with the responses of :class:`JointOCKSR`: 1 for a task's own normal rows, 0 for the rows of all
-    other tasks and for known outliers. Precisions a and noise covariance :math:`\Omega` maximise
-    the evidence; most precisions become infinite, and a few relevance vectors remain.
+    with the responses of :class:`JointOCKSR`: 1 for a task's own normal rows, 0 for the
+    rows of all other tasks and for known outliers. Precisions a and noise covariance
+    :math:`\Omega` maximise the evidence; most precisions become infinite, and a few
+    relevance vectors remain.
 
     Parameters
     ----------
     kernel : str or callable, default="rbf"
-        Any name known to :func:`sklearn.metrics.pairwise.pairwise_kernels`, ``"rbf+laplacian"``
-        (the mean of both), ``"precomputed"``, or a callable of two rows. It need not be positive
-        semi-definite.
+        Any name known to :func:`sklearn.metrics.pairwise.pairwise_kernels`,
+        ``"rbf+laplacian"`` (the mean of both), ``"precomputed"``, or a callable of two
+        rows. It need not be positive semi-definite.
     gamma : {"mean", "median", "scale"} or float, default="mean"
         Kernel coefficient, see :class:`JointOCKSR`.
     width : float, default=1
@@ -53,13 +55,15 @@ class MORVR(MultiTaskOneClass):
     kernel_params : dict or None
         Keyword arguments of a callable kernel.
     fit_intercept : bool, default=False
-        Whether a constant is among the candidates, as in the literature. It helps a little where
-        anomalies are of the kind of other tasks; but a row unlike all training rows then gets the
-        constant as its response, not 0, and may pass for normal. It is never a candidate where
-        all responses are the same (a single task without outliers), which it would explain alone.
+        Whether a constant is among the candidates, as in the literature. It helps a
+        little where anomalies are of the kind of other tasks; but a row unlike all
+        training rows then gets the constant as its response, not 0, and may pass for
+        normal. It is never a candidate where all responses are the same (a single task
+        without outliers), which it would explain alone.
     shrinkage : float, default=0.03
-        The share of noise in each response that is assumed beforehand. Without it one-hot
-        responses, whose covariance is singular, leave the evidence not sure to rise.
+        The share of noise in each response that is assumed beforehand. Without it
+        one-hot responses, whose covariance is singular, leave the evidence not sure to
+        rise.
     tol : float, default=1e-6
         Stop when the best change gains less log evidence than this per response.
     max_iter : int, default=10_000
@@ -70,8 +74,9 @@ class MORVR(MultiTaskOneClass):
         Share of normal rows that may raise an alarm, on average over tasks. None: no
         thresholds are set.
     task_rate_limit : float or None
-        Largest share of normal rows of a single task that may raise an alarm, on average;
-        never below 1/(n + 1) for n rows. None: three times `alarm_rate`. 1.0: no limit.
+        Largest share of normal rows of a single task that may raise an alarm, on
+        average; never below 1/(n + 1) for n rows. None: three times `alarm_rate`. 1.0:
+        no limit.
 
     Attributes
     ----------
@@ -80,7 +85,8 @@ class MORVR(MultiTaskOneClass):
     offset_ : ndarray of shape (T,)
         Threshold on the score of each task.
     alarm_rate_ : ndarray of shape (T,)
-        Rate promised for each task (larger than `alarm_rate` only if a warning said so).
+        Rate promised for each task (larger than `alarm_rate` only if a warning said
+        so).
     calibration_ : Calibration
         The scores of folds behind thresholds and p-values.
     relevance_ : ndarray of shape (M,)
@@ -95,14 +101,15 @@ class MORVR(MultiTaskOneClass):
     precision_ : ndarray of shape (M,)
         Prior precisions of the relevance vectors.
     posterior_cov_ : ndarray of shape (M, M)
-        Posterior covariance of their weights over `noise_cov_`; a relevant constant comes last.
+        Posterior covariance of their weights over `noise_cov_`; a relevant constant
+        comes last.
     noise_cov_ : ndarray of shape (T, T)
         Omega, the covariance of the responses given a row.
     mean_response_ : ndarray of shape (T,)
         Mean response of the normal rows of each task.
     objective_path_ : ndarray of shape (iterations + 1,)
-        Minus the log evidence (and minus the log prior of Omega) before the first and after every
-        change; it does not increase.
+        Minus the log evidence (and minus the log prior of Omega) before the first and
+        after every change; it does not increase.
     n_iter_ : int
         Changes made.
     gamma_ : float
@@ -170,7 +177,8 @@ class MORVR(MultiTaskOneClass):
         constant = np.ones((n, int(self.fit_intercept and np.ptp(R, axis=0).any())))
         with one_blas_thread(n):
             posterior = solve_morvr(
-                # Last, so that where all rows are alike they are relevant and not the constant.
+                # Last, so that where all rows are alike they are relevant and not the
+                # constant.
                 np.column_stack([K / size, constant]),
                 R,
                 shrinkage=self.shrinkage,

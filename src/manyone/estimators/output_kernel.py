@@ -25,20 +25,22 @@ from manyone.solvers.output_kernel import solve_output_kernel
 class OutputKernelOCKSR(MultiTaskOneClass):
     r"""Output kernel learning on one-hot responses (Dinuzzo et al. 2011).
 
-    All tasks share a kernel over rows and a learnt positive semi-definite kernel L over tasks,
+    All tasks share a kernel over rows and a learnt positive semi-definite kernel L over
+    tasks,
 
     .. math::
         \min_{C, L} \frac{1}{2\alpha} \sum_i w_i \lVert r_i - L C^\top k_i \rVert^2
         + \frac12 \mathrm{tr}(C^\top K C L) + \frac12 \lVert L \rVert_F^2,
 
-    with the responses of :class:`JointOCKSR`: 1 for a task's own normal rows, 0 for the rows of
-    all other tasks and for known outliers. Every local minimum is global.
+    with the responses of :class:`JointOCKSR`: 1 for a task's own normal rows, 0 for the
+    rows of all other tasks and for known outliers. Every local minimum is global.
 
     Parameters
     ----------
     kernel : str or callable, default="rbf"
-        Any name known to :func:`sklearn.metrics.pairwise.pairwise_kernels`, ``"rbf+laplacian"``
-        (the mean of both), ``"precomputed"``, or a callable of two rows.
+        Any name known to :func:`sklearn.metrics.pairwise.pairwise_kernels`,
+        ``"rbf+laplacian"`` (the mean of both), ``"precomputed"``, or a callable of two
+        rows.
     gamma : {"mean", "median", "scale"} or float, default="mean"
         Kernel coefficient, see :class:`JointOCKSR`.
     width : float, default=1
@@ -50,20 +52,22 @@ class OutputKernelOCKSR(MultiTaskOneClass):
     kernel_params : dict or None
         Keyword arguments of a callable kernel.
     alpha : float, default=0.1
-        Ridge, held between 1e-9 and 1e3 times the trace of the kernel matrix: beyond, rankings do
-        not change.
+        Ridge, held between 1e-9 and 1e3 times the trace of the kernel matrix: beyond,
+        rankings do not change.
     tol : float, default=1e-11
         On the norm of ``K C L + alpha C - R``, relative to that of the responses R.
     max_iter : int, default=200
         Newton steps.
     metric : {"plain", "whitened"}, default="plain"
-        ``"whitened"`` applies :class:`TaskWhitener` first; thresholds then come from folds.
+        ``"whitened"`` applies :class:`TaskWhitener` first; thresholds then come from
+        folds.
     alarm_rate : float or None, default=0.05
         Share of normal rows that may raise an alarm, on average over tasks. None: no
         thresholds are set.
     task_rate_limit : float or None
-        Largest share of normal rows of a single task that may raise an alarm, on average;
-        never below 1/(n + 1) for n rows. None: three times `alarm_rate`. 1.0: no limit.
+        Largest share of normal rows of a single task that may raise an alarm, on
+        average; never below 1/(n + 1) for n rows. None: three times `alarm_rate`. 1.0:
+        no limit.
 
     Attributes
     ----------
@@ -72,7 +76,8 @@ class OutputKernelOCKSR(MultiTaskOneClass):
     offset_ : ndarray of shape (T,)
         Threshold on the score of each task.
     alarm_rate_ : ndarray of shape (T,)
-        Rate promised for each task (larger than `alarm_rate` only if a warning said so).
+        Rate promised for each task (larger than `alarm_rate` only if a warning said
+        so).
     calibration_ : Calibration
         The left-out scores behind thresholds and p-values.
     structure_ : ndarray of shape (T, T)
@@ -80,8 +85,8 @@ class OutputKernelOCKSR(MultiTaskOneClass):
     coef_ : ndarray of shape (n, T)
         C. At the optimum ``structure_ = C'KC / 2``.
     dual_coef_ : ndarray of shape (n, T)
-        The expansion coefficients: ``f = K(x, X_fit) dual_coef_``. C L, but for what no response
-        depends on.
+        The expansion coefficients: ``f = K(x, X_fit) dual_coef_``. C L, but for what no
+        response depends on.
     mean_response_ : ndarray of shape (T,)
         Mean response of the normal rows of each task.
     objective_path_ : ndarray of shape (iterations + 1,)
@@ -163,7 +168,8 @@ class OutputKernelOCKSR(MultiTaskOneClass):
             max_iter=self.max_iter,
         )
         coef = root[:, None] * optimum.coef
-        # Coefficients that change no response may be as large as 1 over the ridge: left out.
+        # Coefficients that change no response may be as large as 1 over the ridge: left
+        # out.
         seen = vectors @ (vectors.T @ optimum.coef)
         dual = np.asfortranarray(root[:, None] * (seen @ optimum.structure))
         left_out_rows, residual = left_out_scores_of_structure(

@@ -95,8 +95,9 @@ class Scoring:
         ----------
         X : array-like, sparse matrix or data frame of shape (n, d)
         task : array-like of shape (n,) or str or None
-            Task that each row claims to belong to, or the column that holds it. None: the column
-            that `fit` was given, where `X` has it; or the only task that there is.
+            Task that each row claims to belong to, or the column that holds it. None:
+            the column that `fit` was given, where `X` has it; or the only task that
+            there is.
 
         Returns
         -------
@@ -131,17 +132,18 @@ class Scoring:
         X : array-like, sparse matrix or data frame of shape (n, d)
         task : array-like of shape (n,) or str or None
         exact : bool
-            False: the score is compared with the calibration scores of its task (monotone in the
-            score, ``p <= alarm_rate_`` exactly where `predict` gives -1). True: full conformal
-            prediction, the model with the row added compared with itself; P(p <= a) <= a for every
-            a if kernel width and alpha were not chosen on the task's own rows. Only with
-            ``metric="plain"``.
+            False: the score is compared with the calibration scores of its task
+            (monotone in the score, ``p <= alarm_rate_`` exactly where `predict` gives
+            -1). True: full conformal prediction, the model with the row added compared
+            with itself; P(p <= a) <= a for every a if kernel width and alpha were not
+            chosen on the task's own rows. Only with ``metric="plain"``.
 
         Returns
         -------
         ndarray of shape (n,)
-            Never below 1/(n_t + 1), as n_t rows cannot make anything rarer than that. For tasks
-            that borrow the scores of S tasks (see `calibration_.borrows`): 1/(S (n_t + 1)).
+            Never below 1/(n_t + 1), as n_t rows cannot make anything rarer than that.
+            For tasks that borrow the scores of S tasks (see `calibration_.borrows`):
+            1/(S (n_t + 1)).
         """
         rows, codes = self._scoring_rows(X, task)
         if exact:
@@ -155,8 +157,8 @@ class Scoring:
         r"""P-value of "all these rows are normal for their task", one for each task.
 
         No assumption is made about other tasks or about tails, and p may fall far below
-        what one row can reach: with 10 rows of the task and 2, 3, 5 new ones it stops at
-        1/66, 1/286, 1/3003, where a single row stops at 1/11.
+        what one row can reach: with 10 rows of the task and 2, 3, 5 new ones it stops
+        at 1/66, 1/286, 1/3003, where a single row stops at 1/11.
 
         Parameters
         ----------
@@ -281,15 +283,16 @@ class Scoring:
         Returns
         -------
         ndarray of shape (n,)
-            Labels; where every task raises the alarm, -1 if labels are integers (and -1 is not one
-            of them), else None.
+            Labels; where every task raises the alarm, -1 if labels are integers (and -1
+            is not one of them), else None.
         """
         self._check_calibrated()
         return self._best_task(self.score_tasks(X))
 
     def _best_task(self, scores: Array) -> Labels:
         """What `predict_task` says of rows with these scores (n, T)."""
-        # The best score counts, not the margin: a task with few rows has a generous threshold.
+        # The best score counts, not the margin: a task with few rows has a generous
+        # threshold.
         best = np.argmax(np.where(scores < self.offset_, -np.inf, scores), axis=1)
         rejected = np.all(scores < self.offset_, axis=1)
         are_integers = self.tasks_.dtype.kind in "iu"
@@ -341,8 +344,9 @@ class Scoring:
         Returns
         -------
         self
-            Tasks with too few held-out rows are compared with the held-out rows of all tasks.
-            Where ``alarm_rate=None``, the rate is 0.05; `recalibrate` promises another.
+            Tasks with too few held-out rows are compared with the held-out rows of all
+            tasks. Where ``alarm_rate=None``, the rate is 0.05; `recalibrate` promises
+            another.
         """
         scores, codes, weight = self._claims(X, task, sample_weight)
         used = weight > 0
@@ -378,7 +382,7 @@ class Scoring:
         state: dict[str, Any] = super().__getstate__()  # type: ignore[assignment]
         return {name: value for name, value in state.items() if name != "_thresholds"}
 
-    # --------------------------------------------------------------------------- rows for scoring
+    # ----------------------------------------------------------------- rows for scoring
 
     def _scoring_rows(self, X: object, task: object) -> tuple[Rows, Codes]:
         """Rows as the scorer wants them, and the code of the task that each claims."""
@@ -482,7 +486,7 @@ class Scoring:
             )
         return ""
 
-    # --------------------------------------------------------------------------- what was learned
+    # ----------------------------------------------------------------- what was learned
 
     @property
     def X_fit_(self) -> Any:

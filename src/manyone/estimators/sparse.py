@@ -29,21 +29,23 @@ class SparseOCKSR(TwoLayerModel):
     As :class:`NonlinearOCKSR`, but the second layer is a sparse group lasso,
 
     .. math:: \min_{W, B} \lVert J B - R \rVert_F^2 + \alpha \lVert W \rVert_F^2
-              + \lambda_1 \lVert B \rVert_1 + \lambda_2 \sum_{s,t} \lVert B_{s,t} \rVert_2,
+              + \lambda_1 \lVert B \rVert_1 + \lambda_2 \sum_{s,t} \lVert B_{s,t}
+              \rVert_2,
 
-    with :math:`\lambda_1` = `l1`, :math:`\lambda_2` = `group` and :math:`B_{s,t}` the coefficients
-    of the rows of task s in the function of task t. So few tasks have a part in the function of
-    another one, each with few of its rows.
+    with :math:`\lambda_1` = `l1`, :math:`\lambda_2` = `group` and :math:`B_{s,t}` the
+    coefficients of the rows of task s in the function of task t. So few tasks have a
+    part in the function of another one, each with few of its rows.
 
     Parameters
     ----------
     kernel : str or callable, default="rbf"
-        Any name known to :func:`sklearn.metrics.pairwise.pairwise_kernels`, ``"rbf+laplacian"``
-        (the mean of both), ``"precomputed"``, or a callable of two rows.
+        Any name known to :func:`sklearn.metrics.pairwise.pairwise_kernels`,
+        ``"rbf+laplacian"`` (the mean of both), ``"precomputed"``, or a callable of two
+        rows.
     gamma : {"mean", "median", "scale"} or float, default="mean"
-        Kernel coefficient. ``"mean"``: one over the mean distance between training rows in the
-        kernel's own metric; ``"median"`` likewise; ``"scale"``: one over (number of features x
-        variance).
+        Kernel coefficient. ``"mean"``: one over the mean distance between training rows
+        in the kernel's own metric; ``"median"`` likewise; ``"scale"``: one over (number
+        of features x variance).
     width : float, default=1
         Stretches the kernel: gamma is divided by it.
     degree : int, default=3
@@ -53,42 +55,47 @@ class SparseOCKSR(TwoLayerModel):
     kernel_params : dict or None
         Keyword arguments of a callable kernel.
     alpha : float, default=0.1
-        Ridge of the first layer. 0 means the smallest one that double precision resolves.
+        Ridge of the first layer. 0 means the smallest one that double precision
+        resolves.
     l1, group : "auto" or float, default="auto"
-        Strengths of the penalties of entries (few rows) and of blocks (few tasks). ``"auto"``: a
-        hundredth of the `l1` at which a task's function would vanish. Numbers are kept between
-        1e-5 and 0.1 of what makes one vanish; `l1_` and `group_` are what was used.
+        Strengths of the penalties of entries (few rows) and of blocks (few tasks).
+        ``"auto"``: a hundredth of the `l1` at which a task's function would vanish.
+        Numbers are kept between 1e-5 and 0.1 of what makes one vanish; `l1_` and
+        `group_` are what was used.
     theta : "mean" or float, default="mean"
-        Coefficient of the second kernel. ``"mean"``: 10 over the mean squared length of the
-        responses that the fit starts from. Only ``alpha / theta`` matters.
+        Coefficient of the second kernel. ``"mean"``: 10 over the mean squared length of
+        the responses that the fit starts from. Only ``alpha / theta`` matters.
     learn_theta : bool, default=False
-        Learn theta with W, as the paper does. The objective then has no minimiser: `max_iter` and
-        `tol` decide the model.
+        Learn theta with W, as the paper does. The objective then has no minimiser:
+        `max_iter` and `tol` decide the model.
     anchor : bool, default=True
-        Ask for response 0 at the origin of the feature space, where rows unlike all training rows
-        lie; it weighs as much as a tenth of a task. False is the paper's model, where such rows may
-        look like one of the tasks, and where a single task is mapped to one point.
+        Ask for response 0 at the origin of the feature space, where rows unlike all
+        training rows lie; it weighs as much as a tenth of a task. False is the paper's
+        model, where such rows may look like one of the tasks, and where a single task
+        is mapped to one point.
     metric : {"plain", "whitened"}, default="plain"
         ``"whitened"`` applies :class:`TaskWhitener` first.
     alarm_rate : float or None, default=0.05
         Share of normal rows that may raise an alarm, on average over tasks. None: no
         thresholds are set.
     task_rate_limit : float or None
-        Largest share of normal rows of a single task that may raise an alarm, on average;
-        never below 1/(n + 1) for n rows. None: three times `alarm_rate`. 1.0: no limit.
+        Largest share of normal rows of a single task that may raise an alarm, on
+        average; never below 1/(n + 1) for n rows. None: three times `alarm_rate`. 1.0:
+        no limit.
     solver : {"fista", "paper"}, default="fista"
-        ``"fista"``: the lasso, solved by a proximal method and then exactly, is eliminated
-        and W found by quasi-Newton steps from the solution of :class:`NonlinearOCKSR`. ``"paper"``:
-        the fixed gradient steps of the paper's Algorithm 3 from that of :class:`JointOCKSR`, until
-        the objective changes by less than `tol`.
+        ``"fista"``: the lasso, solved by a proximal method and then exactly, is
+        eliminated and W found by quasi-Newton steps from the solution of
+        :class:`NonlinearOCKSR`. ``"paper"``: the fixed gradient steps of the paper's
+        Algorithm 3 from that of :class:`JointOCKSR`, until the objective changes by
+        less than `tol`.
     tol : float, default=1e-3
         Relative decrease of the objective to stop at.
     max_iter : int, default=200
-        Most iterations. With 0 the first layer stays that of :class:`JointOCKSR` and the second is
-        one lasso.
+        Most iterations. With 0 the first layer stays that of :class:`JointOCKSR` and
+        the second is one lasso.
     landmarks : int or None, default=None
-        Number of landmark rows for large n: the first layer is expanded over them, the second over
-        as many rows, five for each task at least. None is exact.
+        Number of landmark rows for large n: the first layer is expanded over them, the
+        second over as many rows, five for each task at least. None is exact.
     random_state : int, RandomState or None, default=None
         Of the choice of landmarks.
 
@@ -99,12 +106,13 @@ class SparseOCKSR(TwoLayerModel):
     offset_ : ndarray of shape (T,)
         Threshold on the score of each task.
     alarm_rate_ : ndarray of shape (T,)
-        Rate promised for each task (larger than `alarm_rate` only if a warning said so).
+        Rate promised for each task (larger than `alarm_rate` only if a warning said
+        so).
     calibration_ : Calibration
         The left-out scores behind thresholds and p-values.
     structure_ : ndarray of shape (T, T)
-        Entry (s, t): norm of the coefficients of task s in the function of task t. The graph of who
-        helps whom, with exact zeros.
+        Entry (s, t): norm of the coefficients of task s in the function of task t. The
+        graph of who helps whom, with exact zeros.
     objective_path_ : ndarray of shape (iterations + 1,)
         Objective at the start and after each iteration.
     n_iter_ : int
@@ -114,8 +122,8 @@ class SparseOCKSR(TwoLayerModel):
     responses_ : ndarray of shape (n, T)
         First-layer responses of the training rows.
     centres_, second_coef_ : ndarray of shape (n + 1, T)
-        Second layer: ``f = exp(-theta_ |y - centres_|^2) second_coef_``. The centres are the
-        responses and, if there is an anchor, the origin.
+        Second layer: ``f = exp(-theta_ |y - centres_|^2) second_coef_``. The centres
+        are the responses and, if there is an anchor, the origin.
     second_kernel_ : ndarray of shape (n, n)
         The second kernel J between training rows, for plots.
     theta_ : float
@@ -138,8 +146,9 @@ class SparseOCKSR(TwoLayerModel):
     Thresholds and p-values come from folds with the whole fit repeated, and a single task is scored
     as by :class:`IndependentOCKSR`; both as in :class:`NonlinearOCKSR`.
 
-    With landmarks and more than 20,000 rows, both layers are learned from a sample of 20,000, the
-    same number of every task. Thresholds then come from rows that were not drawn.
+    With landmarks and more than 20,000 rows, both layers are learned from a sample of
+    20,000, the same number of every task. Thresholds then come from rows that were not
+    drawn.
 
     Examples
     --------

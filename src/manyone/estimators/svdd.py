@@ -24,7 +24,8 @@ from manyone.solvers.svdd import solve_svdd
 from manyone.solvers.svdd_left_out import left_out_of_ball
 from manyone.threads import one_blas_thread
 
-# From this many rows of a task, rows of the kernel are made when the solver asks for them.
+# From this many rows of a task, rows of the kernel are made when the solver asks for
+# them.
 _MANY = 400
 
 
@@ -45,9 +46,10 @@ class SVDD(TaskMetricOneClass):
     Parameters
     ----------
     kernel : str or callable, default="rbf"
-        Any name known to :func:`sklearn.metrics.pairwise.pairwise_kernels`, ``"rbf+laplacian"``
-        (the mean of both), ``"precomputed"``, or a callable of two rows. Of a kernel matrix that
-        is not positive semi-definite, the negative eigenvalues are dropped.
+        Any name known to :func:`sklearn.metrics.pairwise.pairwise_kernels`,
+        ``"rbf+laplacian"`` (the mean of both), ``"precomputed"``, or a callable of two
+        rows. Of a kernel matrix that is not positive semi-definite, the negative
+        eigenvalues are dropped.
     gamma : {"mean", "median", "scale"} or float, default="mean"
         Kernel coefficient, see :class:`IndependentOCKSR`.
     width : float, default=1
@@ -61,37 +63,41 @@ class SVDD(TaskMetricOneClass):
     nu : float in (0, 1], default=0.1
         Upper bound on the share of normal training rows outside the ball.
     tol : float, default=1e-10
-        Largest violation of the optimality conditions, relative to the largest self-similarity.
+        Largest violation of the optimality conditions, relative to the largest
+        self-similarity.
     max_iter : int, default=100_000
         Bound on the steps of the solver.
     metric : {"plain", "whitened", "adaptive"}, default="plain"
-        ``"whitened"``: :class:`TaskWhitener` first, one metric for all tasks. ``"adaptive"``: one
-        for each task, its column scales and covariance shrunk to what the tasks have in common.
-        It helps most against faults. Thresholds then come from folds.
+        ``"whitened"``: :class:`TaskWhitener` first, one metric for all tasks.
+        ``"adaptive"``: one for each task, its column scales and covariance shrunk to
+        what the tasks have in common. It helps most against faults. Thresholds then
+        come from folds.
     scale_prior, covariance_prior : float or "auto", default="auto"
         Rows that the pooled scales and covariance count for beside a task's own, with
         ``metric="adaptive"``. ``"auto"``: the more, the more alike the tasks are, see
         :class:`TaskWhitener`.
     robust : bool, default=True
-        With ``metric="adaptive"``: a training row that is alone and far from the others of its
-        task, as a fault is, gets almost no weight in the metric and none in the model. It
-        counts in the alarm rate.
+        With ``metric="adaptive"``: a training row that is alone and far from the others
+        of its task, as a fault is, gets almost no weight in the metric and none in the
+        model. It counts in the alarm rate.
     alarm_rate : float or None, default=0.05
         Share of normal rows that may raise an alarm, on average over tasks. None: no
         thresholds are set.
     task_rate_limit : float or None
-        Largest share of normal rows of a single task that may raise an alarm, on average;
-        never below 1/(n + 1) for n rows. None: three times `alarm_rate`. 1.0: no limit.
+        Largest share of normal rows of a single task that may raise an alarm, on
+        average; never below 1/(n + 1) for n rows. None: three times `alarm_rate`. 1.0:
+        no limit.
 
     Attributes
     ----------
     tasks_ : ndarray of shape (T,)
         Labels, sorted.
     offset_ : ndarray of shape (T,)
-        Threshold on the score of each task. It keeps `alarm_rate`, and is not ``-radius_**2``,
-        which bounds the share of *training* rows outside.
+        Threshold on the score of each task. It keeps `alarm_rate`, and is not
+        ``-radius_**2``, which bounds the share of *training* rows outside.
     alarm_rate_ : ndarray of shape (T,)
-        Rate promised for each task (larger than `alarm_rate` only if a warning said so).
+        Rate promised for each task (larger than `alarm_rate` only if a warning said
+        so).
     calibration_ : Calibration
         The left-out scores behind thresholds and p-values.
     radius_ : ndarray of shape (T,)
@@ -99,7 +105,8 @@ class SVDD(TaskMetricOneClass):
     centre_norm2_ : ndarray of shape (T,)
         Squared norm of each centre.
     dual_coef_ : sparse array of shape (n, T)
-        The centres: ``c_t = sum_i dual_coef_[i, t] phi(X_fit_[i])``, columns of unit sum.
+        The centres: ``c_t = sum_i dual_coef_[i, t] phi(X_fit_[i])``, columns of unit
+        sum.
     support_ : ndarray of bool of shape (n,)
         Support vectors: rows on or outside a ball (known outliers: on or inside).
     n_iter_ : int
@@ -122,8 +129,9 @@ class SVDD(TaskMetricOneClass):
     support vectors of tasks of up to 100 rows the ball is solved again without them, and beyond
     it is moved at once by the free support vectors (exact while these stay free).
 
-    A new row of a precomputed kernel comes without k(x, x). Where the training matrix has a
-    constant diagonal that constant is used, else the part that the training rows explain.
+    A new row of a precomputed kernel comes without k(x, x). Where the training matrix
+    has a constant diagonal that constant is used, else the part that the training rows
+    explain.
 
     Examples
     --------

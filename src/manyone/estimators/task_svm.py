@@ -26,8 +26,8 @@ class MultiTaskOneClassSVM(MultiTaskOneClass):
     :math:`\rho_t`,
 
     .. math::
-        \min \frac{\mu}{2} \lVert w_0 \rVert^2 + \sum_t \Bigl[ \frac12 \lVert v_t \rVert^2 - \rho_t
-        + \frac{1}{\nu n_t} \sum_{i \in t} w_i \xi_i \Bigr], \qquad
+        \min \frac{\mu}{2} \lVert w_0 \rVert^2 + \sum_t \Bigl[ \frac12 \lVert v_t
+        \rVert^2 - \rho_t + \frac{1}{\nu n_t} \sum_{i \in t} w_i \xi_i \Bigr], \qquad
         s_i f_t(x_i) \ge s_i \rho_t - \xi_i, \quad \xi \ge 0,
 
     :math:`s_i = 1` for normal rows and -1 for known outliers. Its dual is that of one machine with
@@ -38,9 +38,10 @@ class MultiTaskOneClassSVM(MultiTaskOneClass):
     Parameters
     ----------
     kernel : str or callable, default="rbf"
-        Any name known to :func:`sklearn.metrics.pairwise.pairwise_kernels`, ``"rbf+laplacian"``
-        (the mean of both), ``"precomputed"``, or a callable of two rows. Of a kernel matrix that
-        is not positive semi-definite, the negative eigenvalues are dropped.
+        Any name known to :func:`sklearn.metrics.pairwise.pairwise_kernels`,
+        ``"rbf+laplacian"`` (the mean of both), ``"precomputed"``, or a callable of two
+        rows. Of a kernel matrix that is not positive semi-definite, the negative
+        eigenvalues are dropped.
     gamma : {"mean", "median", "scale"} or float, default="mean"
         Kernel coefficient, see :class:`JointOCKSR`.
     width : float, default=1
@@ -54,13 +55,15 @@ class MultiTaskOneClassSVM(MultiTaskOneClass):
     nu : float in (0, 1], default=0.1
         Upper bound on the share of a task's normal training rows below its margin.
     mu : float, default=100
-        How dear the common part is: infinity separates the tasks, towards 0 one function is left
-        for all. The T tasks together pull with T / mu at a task's function, against 1 of its own.
+        How dear the common part is: infinity separates the tasks, towards 0 one
+        function is left for all. The T tasks together pull with T / mu at a task's
+        function, against 1 of its own.
     shared_offset : bool, default=False
-        One margin for all tasks, and `nu` a share of all rows: the ordinary one-class machine with
-        the kernel over rows with tasks.
+        One margin for all tasks, and `nu` a share of all rows: the ordinary one-class
+        machine with the kernel over rows with tasks.
     tol : float, default=1e-10
-        Largest violation of the optimality conditions, relative to the largest self-similarity.
+        Largest violation of the optimality conditions, relative to the largest
+        self-similarity.
     max_iter : int, default=100_000
         Bound on the steps of the solver.
     metric : {"plain", "whitened"}, default="plain"
@@ -69,18 +72,20 @@ class MultiTaskOneClassSVM(MultiTaskOneClass):
         Share of normal rows that may raise an alarm, on average over tasks. None: no
         thresholds are set.
     task_rate_limit : float or None
-        Largest share of normal rows of a single task that may raise an alarm, on average;
-        never below 1/(n + 1) for n rows. None: three times `alarm_rate`. 1.0: no limit.
+        Largest share of normal rows of a single task that may raise an alarm, on
+        average; never below 1/(n + 1) for n rows. None: three times `alarm_rate`. 1.0:
+        no limit.
 
     Attributes
     ----------
     tasks_ : ndarray of shape (T,)
         Labels, sorted.
     offset_ : ndarray of shape (T,)
-        Threshold on the score of each task (not the margin, which bounds the share of *training*
-        rows below it).
+        Threshold on the score of each task (not the margin, which bounds the share of
+        *training* rows below it).
     alarm_rate_ : ndarray of shape (T,)
-        Rate promised for each task (larger than `alarm_rate` only if a warning said so).
+        Rate promised for each task (larger than `alarm_rate` only if a warning said
+        so).
     calibration_ : Calibration
         The scores of folds behind thresholds and p-values.
     dual_coef_ : ndarray of shape (n, T)

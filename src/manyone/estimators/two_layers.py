@@ -125,7 +125,7 @@ class TwoLayerModel(LandmarkOneClass):
         dual[features.pivots] = expanded(features.factor, layers.W)
         return self._two_layers(gram.points, dual, problem, layers, rows, None, learned)
 
-    # ----------------------------------------------------------------------------------- landmarks
+    # ------------------------------------------------------------------------ landmarks
 
     def _of_sample(self, plan: Plan, rows: TrainingRows) -> Solution:
         """The model of rows that are few enough to be held."""

@@ -1,7 +1,8 @@
 """The paper's experiments: protocols, methods, a runner that can be interrupted, a page.
 
-``manyone reproduce`` runs them all. The same protocols and methods on arrays of your own, here a
-synthetic fleet of machines; four of them are enrolled, and four others are the anomalies:
+``manyone reproduce`` runs them all. The same protocols and methods on arrays of your
+own, here a synthetic fleet of machines; four of them are enrolled, and four others are
+the anomalies:
 
 >>> from manyone.datasets import make_fleet
 >>> from manyone.experiments import Protocol, methods

@@ -36,7 +36,8 @@ class CellResult(TypedDict, total=False):
     auc : list of float
         Of each task.
     alarms : list of float
-        Measured rates of tuned models in the first repetitions, for each of `ALARM_RATES`.
+        Measured rates of tuned models in the first repetitions, for each of
+        `ALARM_RATES`.
     sse : float
         Sum of squared errors of a regression with a fixed ridge.
     tasks : list
@@ -122,8 +123,8 @@ def sum_of_squared_errors(model: Any) -> float:
     Returns
     -------
     float
-        Over the training rows and all tasks; for tasks that are learned alone, over the rows of
-        each task.
+        Over the training rows and all tasks; for tasks that are learned alone, over the
+        rows of each task.
     """
     targets = np.eye(len(model.tasks_))[model.training_.codes]
     if "second_kernel_" in model.can.learns:

@@ -92,8 +92,8 @@ def draw(
 ) -> tuple[Array, Split]:
     """Rows (n, d) of a data set as methods get them, and the split of one repetition.
 
-    For faults, columns are standardised on the training rows. In time each column has two
-    more beside it, which say how a row differs from the past of its entity.
+    For faults, columns are standardised on the training rows. In time each column has
+    two more beside it, which say how a row differs from the past of its entity.
     """
     rows = load(name, data_home)
     if isinstance(protocol, TimeProtocol):

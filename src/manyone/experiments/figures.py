@@ -367,9 +367,9 @@ def _plot_kernel(ax: Axes, result: CellResult, order: Codes) -> None:
 def _shown(outcomes: Sequence[Outcome], what: Shown) -> list[Outcome]:
     """For each method the cell whose `what` is shown, of the first protocol.
 
-    In the paper's setting where there is one: with the weak ridges that tuning prefers, every task
-    becomes a point of its own and tasks hardly relate. One or two numbers, such as the objective of
-    a method that did not iterate, are not worth a figure.
+    In the paper's setting where there is one: with the weak ridges that tuning prefers,
+    every task becomes a point of its own and tasks hardly relate. One or two numbers,
+    such as the objective of a method that did not iterate, are not worth a figure.
     """
     shown: dict[str, Outcome] = {}
     for setting in (RIDGES[0], "tuned"):

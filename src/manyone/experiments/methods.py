@@ -90,11 +90,13 @@ class Method:
     family : str
         The paper's name of the method, the same for all its settings.
     setting : str
-        ``"tuned"``, or ``"alpha=..."`` where the ridge is fixed; for faults `DEFAULT` and others.
+        ``"tuned"``, or ``"alpha=..."`` where the ridge is fixed; for faults `DEFAULT`
+        and others.
     model : estimator
         Not fitted.
     grid : dict or None
-        What is chosen on training rows: nothing where it is empty; None is its own grid.
+        What is chosen on training rows: nothing where it is empty; None is its own
+        grid.
     quick : bool
         Whether a first look has it.
     criterion : str or None
@@ -129,7 +131,8 @@ class Method:
         kind : {"unseen", "seen", "faults", "time"}
             Anomalies to expect; ``"time"``: faults, with rows in the order of time.
         calibrate : bool
-            False leaves out the thresholds of tuned methods, which may cost whole refits.
+            False leaves out the thresholds of tuned methods, which may cost whole
+            refits.
 
         Returns
         -------
@@ -168,8 +171,8 @@ def methods() -> dict[str, Method]:
 def compared(kind: str) -> list[Method]:
     """Methods that are compared on a kind of anomalies, in every setting.
 
-    The package's methods as they are now, and rivals; rivals whose package is not installed are
-    left out.
+    The package's methods as they are now, and rivals; rivals whose package is not
+    installed are left out.
 
     Raises
     ------
@@ -258,9 +261,9 @@ def own(family: str, setting: str) -> Method:
     family : str
         Key of :data:`manyone.estimators.METHODS`.
     setting : str
-        ``"tuned"``: everything is chosen on training rows. ``"alpha=A"``: RBF kernel, first-layer
-        ridge A, the rest chosen (``paper_grid`` in ``methods.toml``); with A = 1 this is what the
-        paper did.
+        ``"tuned"``: everything is chosen on training rows. ``"alpha=A"``: RBF kernel,
+        first-layer ridge A, the rest chosen (``paper_grid`` in ``methods.toml``); with
+        A = 1 this is what the paper did.
     """
     estimator = METHODS[family]()
     can = estimator.can

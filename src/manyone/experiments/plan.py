@@ -93,7 +93,8 @@ class Plan:
     quick : bool
         A first look: methods that are fast or in the paper, a fifth of the test rows.
     only : tuple of str or None
-        Names of the methods to run, without the study of the ridge; None is all, with it.
+        Names of the methods to run, without the study of the ridge; None is all, with
+        it.
 
     Raises
     ------

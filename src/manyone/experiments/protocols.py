@@ -57,7 +57,8 @@ class Split:
     anomalous : ndarray of bool of shape (m,)
         Whether it is an anomaly to that task.
     shared : bool
-        Whether several tasks may be judged by one row; models then score it against all tasks.
+        Whether several tasks may be judged by one row; models then score it against all
+        tasks.
     """
 
     train: Codes
@@ -105,8 +106,9 @@ class Protocol(Sizes):
     Parameters
     ----------
     kind : {"seen", "unseen"}
-        Where the negatives of a task come from: test rows of the other enrolled tasks, whose
-        training rows the model knows, or rows of classes that are not enrolled at all.
+        Where the negatives of a task come from: test rows of the other enrolled tasks,
+        whose training rows the model knows, or rows of classes that are not enrolled at
+        all.
     n_tasks : int
         Classes to enrol, drawn at random.
     n_train, n_positive : int
@@ -174,7 +176,8 @@ class Protocol(Sizes):
             )
         tasks = np.sort(rng.permutation(large)[: self.n_tasks])
         strangers = rng.permutation(np.setdiff1d(classes, tasks))[: self.n_unseen]
-        # Rows in a random order within each class: the first ones train, the next ones test.
+        # Rows in a random order within each class: the first ones train, the next ones
+        # test.
         drawn = [
             rng.permutation(np.flatnonzero(labels == label))[:needed] for label in tasks
         ]
@@ -285,8 +288,8 @@ class FaultProtocol(OwnRowsProtocol):
     n_normal, n_fault : int or None
         Normal and faulty test rows of each task, at most; None is all.
     contamination : float
-        Share of the training rows of each task, at least one row, that are replaced by faults.
-        Those faults are not tested with.
+        Share of the training rows of each task, at least one row, that are replaced by
+        faults. Those faults are not tested with.
     """
 
     n_normal: int | None = None
@@ -315,9 +318,10 @@ class FaultProtocol(OwnRowsProtocol):
 class TimeProtocol(OwnRowsProtocol):
     """Rows in time: tasks learn from a stretch, and are tested with all that follows.
 
-    Rows of a task are in the order of time. Training rows, at most `n_train`, are evenly spaced
-    over a stretch of the time to learn from, and so are test rows over what follows it. A
-    repetition draws the place of the stretch, three quarters of that time.
+    Rows of a task are in the order of time. Training rows, at most `n_train`, are
+    evenly spaced over a stretch of the time to learn from, and so are test rows over
+    what follows it. A repetition draws the place of the stretch, three quarters of that
+    time.
     """
 
     @property

@@ -80,7 +80,8 @@ class Results:
     def rows(self) -> list[Row]:
         """Lines of the table, in the order in which their methods were declared.
 
-        A method in several settings has a line for the first, and one for the best by hindsight.
+        A method in several settings has a line for the first, and one for the best by
+        hindsight.
         """
         shown = [o for o in self.outcomes if o.result and _in_table(o.cell)]
         names = attrgetter("dataset", "protocol", "method", "family")

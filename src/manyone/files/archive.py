@@ -7,8 +7,9 @@ A file has four parts::
     {"root": ..., "objects": ..., ...}           the tree, in JSON
     (bytes)                                      the arrays, one after the other
 
-Types go by registry name (:mod:`manyone.files.registry`). Nothing is compressed, so that a file
-takes no more memory than its size. Every array and every value is checked before it is used.
+Types go by registry name (:mod:`manyone.files.registry`). Nothing is compressed, so
+that a file takes no more memory than its size. Every array and every value is checked
+before it is used.
 """
 
 from __future__ import annotations
@@ -63,8 +64,9 @@ def dumps(kind: str, value: object) -> bytes:
     kind : str
         What the file is for, such as ``"model"``.
     value : object
-        A registered dataclass or estimator; it may hold others, arrays, sparse arrays, numbers,
-        texts, lists, tuples and dicts, and, as estimators, steps of other packages.
+        A registered dataclass or estimator; it may hold others, arrays, sparse arrays,
+        numbers, texts, lists, tuples and dicts, and, as estimators, steps of other
+        packages.
 
     Returns
     -------
@@ -128,7 +130,7 @@ def read_header(path: str | os.PathLike[str], kind: str) -> dict[str, Json]:
         return _header(stream, str(path), kind)
 
 
-# -------------------------------------------------------------------------------------- writing
+# ------------------------------------------------------------------------------ writing
 
 
 def _pieces(
@@ -193,7 +195,7 @@ def _bytes_of(array: AnyArray) -> memoryview:
     return content.data
 
 
-# -------------------------------------------------------------------------------------- reading
+# ------------------------------------------------------------------------------ reading
 
 
 def _size_of(path: str | os.PathLike[str]) -> int:

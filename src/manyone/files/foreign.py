@@ -15,8 +15,8 @@ from sklearn.pipeline import Pipeline
 
 from manyone.files.errors import ModelFileError
 
-# What estimators may be made of, beside other estimators, arrays and containers. Of functions
-# and types skops lets pass what is trusted.
+# What estimators may be made of, beside other estimators, arrays and containers. Of
+# functions and types skops lets pass what is trusted.
 _PLAIN = (
     *(type(None), bool, int, float, complex, str, bytes, slice, type),
     *(types.FunctionType, np.ufunc, np.generic, np.dtype),

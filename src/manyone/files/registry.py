@@ -19,7 +19,8 @@ from manyone.files.shapes import Sizes
 
 #: Fields of a value by name.
 State = dict[str, Any]
-#: A further check of a loaded value, given the sizes that are known; it may add to them.
+#: A further check of a loaded value, given the sizes that are known; it may add to
+#: them.
 Check = Callable[[Any, Sizes], None]
 
 

@@ -13,8 +13,9 @@ A rule is a short text beside the name of a field:
 ``"= T"``           an integer that is T itself
 ==================  ==============================================================
 
-The rule of a field that holds other values names the sizes that both share, ``"n d=D"`` where
-the size d here is called D there. Without a rule they share T (tasks) and d (columns).
+The rule of a field that holds other values names the sizes that both share, ``"n d=D"``
+where the size d here is called D there. Without a rule they share T (tasks) and d
+(columns).
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Values as a tree of JSON beside a list of arrays, and back.
 
-What JSON has stands for itself. The rest is an object with one key: ``{"tuple": [...]}``,
-``{"dict": [[key, value], ...]}``, ``{"array": 3}`` and so on. Registered values are listed
-once, each after those that it holds: a tree has no cycles, and shared values stay shared.
+What JSON has stands for itself. The rest is an object with one key:
+``{"tuple": [...]}``, ``{"dict": [[key, value], ...]}``, ``{"array": 3}`` and so on.
+Registered values are listed once, each after those that it holds: a tree has no cycles,
+and shared values stay shared.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ class Writer:
     arrays: list[AnyArray] = field(default_factory=list)
     objects: list[Json] = field(default_factory=list)
     foreign: list[object] = field(default_factory=list)
-    # Places of what has been written, by identity, which the list keeps from being reused.
+    # Places of what has been written, by identity, which the list keeps from being
+    # reused.
     _places: dict[int, Json] = field(default_factory=dict)
     _seen: list[object] = field(default_factory=list)
     # Fields that lead to the value at hand, for messages.

@@ -61,8 +61,9 @@ def write_atomically(path: Path, content: bytes) -> None:
 def written_beside(path: Path) -> Iterator[IO[bytes]]:
     """A stream into a file beside `path`, which takes its place when all went well.
 
-    Where `path` is a link, the file that it names is replaced. Mode and owner of a file that
-    exists are kept. What a process that was killed has left of the same file is removed.
+    Where `path` is a link, the file that it names is replaced. Mode and owner of a file
+    that exists are kept. What a process that was killed has left of the same file is
+    removed.
 
     Parameters
     ----------
@@ -172,8 +173,8 @@ class BusyError(OSError):
 def locked(path: Path, patience: float = _PATIENCE) -> Iterator[None]:
     """Keep other processes from changing a file while it is read, changed and replaced.
 
-    The lock is on the file itself and ends with the process, however that ends, so no lock file can
-    be left behind. On a system without such locks nothing is locked.
+    The lock is on the file itself and ends with the process, however that ends, so no
+    lock file can be left behind. On a system without such locks nothing is locked.
 
     Parameters
     ----------

@@ -13,7 +13,8 @@ from manyone.data.rows import TrainingRows
 from manyone.solvers.leave_blocks import scores_without_blocks
 from manyone.solvers.ridge import left_out_rows
 
-#: Scaled residuals of blocks of rows under refits without them, from those of all rows (n,).
+#: Scaled residuals of blocks of rows under refits without them, from those of all rows
+#: (n,).
 SolveWithout = Callable[[Array, list[Codes]], Iterable[Array]]
 
 

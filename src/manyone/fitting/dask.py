@@ -1,8 +1,8 @@
 """Passes over Dask arrays and data frames: partials where the chunks are, one tree of merges.
 
-Nothing as long as the rows comes to the client. A step travels inside the graph of its pass, so
-that a worker which dies takes nothing along that cannot be computed again. Dask is imported when
-its rows come.
+Nothing as long as the rows comes to the client. A step travels inside the graph of its
+pass, so that a worker which dies takes nothing along that cannot be computed again.
+Dask is imported when its rows come.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ def dask_sweep(X: Chunked, task: object, outlier: object, weight: object) -> Swe
     ----------
     X : dask.array.Array of shape (n, d) or dask.dataframe.DataFrame
     task, outlier, weight
-        As in `fit`: Dask or NumPy arrays, Dask series, or (of data frames) names of columns.
+        As in `fit`: Dask or NumPy arrays, Dask series, or (of data frames) names of
+        columns.
 
     Returns
     -------

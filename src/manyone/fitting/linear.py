@@ -81,7 +81,8 @@ class LeaveOutOfStructure(LeftOutPass):
     targets : ndarray of shape (r, T)
         Responses in the eigenbasis.
     shrunk : ndarray of shape (r, T)
-        What the ridge leaves of each direction, along every eigenvector of the structure.
+        What the ridge leaves of each direction, along every eigenvector of the
+        structure.
     Q : ndarray of shape (T, T)
         These eigenvectors.
     counts, mean_response : ndarray of shape (T,)

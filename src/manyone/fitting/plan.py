@@ -1,7 +1,7 @@
 """What all later passes share: tasks, kernel, landmarks, and from where on rows are far away.
 
-A plan is chosen from a sample, once, and never changed: statistics of blocks add up because all of
-them are taken in the same features.
+A plan is chosen from a sample, once, and never changed: statistics of blocks add up
+because all of them are taken in the same features.
 """
 
 from __future__ import annotations
@@ -31,9 +31,11 @@ from manyone.threads import solve_lower
 # Rows to choose from, for each landmark, and at least.
 _CHOICE = 10
 _FEWEST = 10_240
-# Landmarks that are moved: it costs their number cubed, and beyond this more of them are cheaper.
+# Landmarks that are moved: it costs their number cubed, and beyond this more of them
+# are cheaper.
 _MOST_MOVED = 512
-# Smallest eigenvalue of the landmarks' kernel matrix from which kernel values may be squared.
+# Smallest eigenvalue of the landmarks' kernel matrix from which kernel values may be
+# squared.
 _WELL_APART = 1e-3
 
 
@@ -52,11 +54,12 @@ class Plan:
     metric : Whitening or None
         What rows go through before they are compared with the landmarks.
     raw_moments : bool
-        Whether statistics are sums of kernel values, not of feature rows. That saves a triangular
-        solve for each row (``bench_scale.py``: 1.4 times the bare arithmetic instead of 1.9) and
-        squares the condition number of L.
+        Whether statistics are sums of kernel values, not of feature rows. That saves a
+        triangular solve for each row (``bench_scale.py``: 1.4 times the bare arithmetic
+        instead of 1.9) and squares the condition number of L.
     drawn : ndarray of shape (s,)
-        Hashes of rows that shaped the landmarks: their left-out scores would be too good.
+        Hashes of rows that shaped the landmarks: their left-out scores would be too
+        good.
     """
 
     tasks: Labels
@@ -105,9 +108,10 @@ class Plan:
     def learned(self, sample: Sample, alpha: float) -> Plan:
         """Landmarks moved to where they serve the regression of all tasks best.
 
-        By at most a quarter of the rows of each task, so that the others can judge. Landmarks stay
-        the rows that they are where such rows are few beside them or beside the tasks, where more
-        than 512 make up for it, for sparse rows, a single task, and kernels other than "rbf".
+        By at most a quarter of the rows of each task, so that the others can judge.
+        Landmarks stay the rows that they are where such rows are few beside them or
+        beside the tasks, where more than 512 make up for it, for sparse rows, a single
+        task, and kernels other than "rbf".
         """
         kernel = self.kernel
         quarter = sample.quarter()

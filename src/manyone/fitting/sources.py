@@ -106,8 +106,9 @@ def blocks_of(
     Parameters
     ----------
     X : object
-        A memory-mapped array, the path of a Parquet file or of a folder of them, or a function that
-        yields blocks: :class:`Block`, ``(X, task)`` or ``(X, task, outlier, weight)``.
+        A memory-mapped array, the path of a Parquet file or of a folder of them, or a
+        function that yields blocks: :class:`Block`, ``(X, task)`` or
+        ``(X, task, outlier, weight)``.
     task, outlier, weight
         As in `fit`; for files, names of columns.
 

@@ -1,7 +1,8 @@
 r"""Second pass: sums over rows that a ridge regression on one-hot responses needs, and no more.
 
-With feature rows :math:`\phi_i` and counts :math:`w_i`: :math:`G = \sum_i w_i \phi_i \phi_i'` over
-all rows, :math:`h_t = \sum_{i \in t} w_i \phi_i` and :math:`n_t = \sum_{i \in t} w_i` over the
+With feature rows :math:`\phi_i` and counts :math:`w_i`:
+:math:`G = \sum_i w_i \phi_i \phi_i'` over all rows,
+:math:`h_t = \sum_{i \in t} w_i \phi_i` and :math:`n_t = \sum_{i \in t} w_i` over the
 normal rows of each task. Sums of blocks add up.
 """
 
@@ -21,7 +22,8 @@ from manyone.kernels.landmarks import expanded
 from manyone.solvers.ridge import effective_alpha, factorise
 from manyone.threads import on_threads
 
-# Rows, for each landmark, whose moments one thread sums up before they are added to the others'.
+# Rows, for each landmark, whose moments one thread sums up before they are added to the
+# others'.
 _LANDMARKS = 4
 
 
@@ -141,7 +143,8 @@ class Ridge:
 def solve_statistics(plan: Plan, statistics: Statistics, alpha: float) -> Ridge:
     r"""Minimise :math:`\sum_i w_i |\phi_i' W - r_i|^2 + \alpha |W|_F^2`, from sums over the rows.
 
-    Costs m^3/3 flops for the factor of G + alpha I and 2 m^2 T for the weights of all tasks.
+    Costs m^3/3 flops for the factor of G + alpha I and 2 m^2 T for the weights of all
+    tasks.
 
     Parameters
     ----------

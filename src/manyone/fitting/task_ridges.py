@@ -24,8 +24,8 @@ from manyone.solvers.ridge import (
 
 
 class TaskRidges(NamedTuple):
-    """Ridge of each task (T,), coefficients and one minus leverage of its rows (n,), and the
-    coefficients (m, T) of the m rows that all tasks share.
+    """Ridge of each task (T,), coefficients and one minus leverage of its rows (n,),
+    and the coefficients (m, T) of the m rows that all tasks share.
     """
 
     alpha: Array
@@ -74,7 +74,8 @@ def independent_score_grid(gram: Gram, rows: TrainingRows, alphas: Array) -> Arr
         solution = independent_solution(numbered, rows, float(alpha))
         assert solution.left_out is not None
         scores[:] = solution.scorer.all(numbered.given)
-        # Rows that cannot leave, because their group is the only one of their task, are not judged.
+        # Rows that cannot leave, because their group is the only one of their task, are
+        # not judged.
         scores[normal, rows.codes[normal]] = np.nan_to_num(
             solution.left_out[normal], nan=0.0
         )

@@ -26,8 +26,9 @@ def centres_of(
 ) -> Codes | None:
     """Rows that the second layer is expanded over; None: over all of them.
 
-    As many as landmarks, and five for each task at least, by randomly pivoted Cholesky of the
-    second kernel where the fit starts; one row of each task, and the origin, whatever comes.
+    As many as landmarks, and five for each task at least, by randomly pivoted Cholesky
+    of the second kernel where the fit starts; one row of each task, and the origin,
+    whatever comes.
 
     Parameters
     ----------

@@ -4,8 +4,8 @@ A row has of each column its value x, the difference d from a running mean m of 
 rows, and the swing, the mean of recent steps. A fault that began k rows before the row
 has changed all three, and by how much follows from the weights of the past: rows before
 the fault still weigh :math:`q^k` in means, and those of the fault :math:`1 - q^k`. So
-faults are made in single rows, without the rows between. With s the size of a change and
-a slope of s in 5 spans,
+faults are made in single rows, without the rows between. With s the size of a change
+and a slope of s in 5 spans,
 
 ========  =====================  ===============================  ======================
 fault     value                  difference                       swing
@@ -19,8 +19,8 @@ quiet     :math:`m + d / 2`      :math:`d / 2`                    :math:`(1 + q^
 broken    :math:`m + d_j`        :math:`d_j`                      as they are
 ========  =====================  ===============================  ======================
 
-where j is another row of the task: *broken* is a relation between columns that no longer
-holds. Each fault is one of a single column.
+where j is another row of the task: *broken* is a relation between columns that no
+longer holds. Each fault is one of a single column.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ from manyone.history.running import decay_of
 
 #: Kinds of faults, in the order of the table above.
 KINDS = ("spike", "shift", "drift", "stuck", "noisy", "quiet", "broken")
-# Size of a change in standard deviations inside tasks, as elsewhere for synthetic faults.
+# Size of a change in standard deviations inside tasks, as elsewhere for synthetic
+# faults.
 _SIZE = 4.0
 # Spans in which a drift goes as far, and spans that the oldest fault has lasted.
 _DRIFT_SPANS = 5

@@ -23,9 +23,10 @@ nothing depends on the order in which rows are given. A gap in time that is as l
 five spans usually are starts the past of an entity again, but for its swings: how far a
 column moves is known after a gap, too. The step over the gap does not count.
 
-Where a column has a season (:mod:`manyone.history.seasons`), its values count by how far
-they are from what is usual at their time: :math:`x_j` is replaced by :math:`x_j - u_j` in
-the running mean and the difference. Steps stay those of the values.
+Where a column has a season (:mod:`manyone.history.seasons`), its values count by how
+far they are from what is usual at their time: :math:`x_j` is replaced by
+:math:`x_j - u_j` in the running mean and the difference. Steps stay those of the
+values.
 """
 
 from __future__ import annotations
@@ -69,8 +70,8 @@ _OF_ENTITIES = ("time", "rows", "gaps", "visit")
 class Past:
     """What each of E entities ended with, in p columns.
 
-    The rows of its last time are kept apart from the sums: further rows of that time may
-    come.
+    The rows of its last time are kept apart from the sums: further rows of that time
+    may come.
 
     Parameters
     ----------
@@ -247,8 +248,8 @@ def past_columns(
     codes : ndarray of shape (n,)
         Entity of each row, as it is numbered in `past`.
     times : ndarray of shape (n,)
-        A row that is older than what its entity ended with, or that has no time (NaN), is
-        compared with that, and moves nothing. With a season, seconds since 1970.
+        A row that is older than what its entity ended with, or that has no time (NaN),
+        is compared with that, and moves nothing. With a season, seconds since 1970.
     past : Past
         With as many phases as the season has.
     span : int
@@ -471,8 +472,8 @@ def _pasts(
 ) -> _Pasts:
     """What was before each moment of some sequences.
 
-    `level` are the values of each moment, less what was usual then (m, p); NaN where nobody
-    knows that.
+    `level` are the values of each moment, less what was usual then (m, p); NaN where
+    nobody knows that.
     """
     starts = sequences.starts
     entity = moments.entity[starts]

@@ -1,8 +1,9 @@
 """Seasons: what is usual at this hour of the day, on this weekday, or both.
 
-A season divides time into *visits* to its phases: every day at two o'clock, every Sunday.
-What is usual in a phase is a mean of earlier visits of the same entity, with weights as in
-other running means, a visit in place of a row. The visit that goes on has no part in it.
+A season divides time into *visits* to its phases: every day at two o'clock, every
+Sunday. What is usual in a phase is a mean of earlier visits of the same entity, with
+weights as in other running means, a visit in place of a row. The visit that goes on has
+no part in it.
 """
 
 from __future__ import annotations

@@ -36,21 +36,21 @@ from manyone.routing import RoutingState
 class TaskHistory(RoutingState, TransformerMixin, BaseEstimator):
     r"""Add to each row how it differs from the past of its task.
 
-    Of each column come two more. The *difference* is that between the value and a running
-    mean of earlier rows of the task. The *swing* is a running mean of how far the column
-    moved from row to row: it falls where a sensor is stuck and rises where one chatters.
-    The row itself has no part in its past. Without a past both are 0.
+    Of each column come two more. The *difference* is that between the value and a
+    running mean of earlier rows of the task. The *swing* is a running mean of how far
+    the column moved from row to row: it falls where a sensor is stuck and rises where
+    one chatters. The row itself has no part in its past. Without a past both are 0.
 
     Parameters
     ----------
     span : int, default=12
-        Rows of the running means: weights fall by :math:`1 - 2 / (span + 1)` from row to
-        row.
+        Rows of the running means: weights fall by :math:`1 - 2 / (span + 1)` from row
+        to row.
     season : {"weekday", "hour of day", "hour of week"} or None, default=None
-        Where values have a season: they, and their differences, are then taken from what
-        is usual on the weekday or at the hour of the row. That is a mean of earlier such
-        days or hours of the task, weighted as rows are. Until the second time a value
-        counts as usual. Times have to be dates.
+        Where values have a season: they, and their differences, are then taken from
+        what is usual on the weekday or at the hour of the row. That is a mean of
+        earlier such days or hours of the task, weighted as rows are. Until the second
+        time a value counts as usual. Times have to be dates.
 
     Attributes
     ----------

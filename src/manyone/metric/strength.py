@@ -8,12 +8,15 @@ from scipy.special import digamma, polygamma
 from manyone._types import Array, Codes
 from manyone.data.rows import group_rows, row_blocks
 
-#: Rows that pooled scales and the pooled covariance count for, at least, where that is estimated.
+#: Rows that pooled scales and the pooled covariance count for, at least, where that is
+#: estimated.
 LEAST_SCALE_PRIOR = 2.0
 LEAST_COVARIANCE_PRIOR = 3.0
-# Estimates of the covariance's: from what own covariances need up to nearly one for all tasks.
+# Estimates of the covariance's: from what own covariances need up to nearly one for all
+# tasks.
 _COVARIANCE_PRIORS = LEAST_COVARIANCE_PRIOR * 10.0 ** np.arange(0.0, 3.5, 0.5)
-# Standard errors over tasks by which a larger one must predict better, and tasks that this needs.
+# Standard errors over tasks by which a larger one must predict better, and tasks that
+# this needs.
 _ERRORS = 3.0
 _FEWEST_TASKS = 8
 # Excess variance of log variances that stands for none.
@@ -94,8 +97,8 @@ def covariance_strength(
     starts : ndarray of shape (T + 1,)
     basis : ndarray of shape (r, d)
     values : ndarray of shape (r,)
-        Where each task starts among principal directions of its scatter; these; and the scatter
-        along them.
+        Where each task starts among principal directions of its scatter; these; and the
+        scatter along them.
 
     Returns
     -------
@@ -132,7 +135,8 @@ def _left_out_densities(
 ) -> Array:
     """Mean log-density (K, T) of rows (T, n, d) without one count of each, but for a constant.
 
-    `basis` (T, m, d) and `values` (T, m) are of the tasks; `freedom` of all tasks together.
+    `basis` (T, m, d) and `values` (T, m) are of the tasks; `freedom` of all tasks
+    together.
     """
     d = rows.shape[-1]
     total = weight.sum(axis=1, keepdims=True)

@@ -53,12 +53,12 @@ class TaskWhitener(RoutingState, OneToOneFeatureMixin, TransformerMixin, BaseEst
     adaptive : bool, default=False
         One metric for each task.
     scale_prior : float or "auto", default="auto"
-        Rows that the pooled column scales count for, with `adaptive`. ``"auto"``: for each
-        column by how much more its variances differ between tasks than samples of one
-        variance would, at least 2.
+        Rows that the pooled column scales count for, with `adaptive`. ``"auto"``: for
+        each column by how much more its variances differ between tasks than samples of
+        one variance would, at least 2.
     covariance_prior : float or "auto", default="auto"
-        Likewise for the covariance. ``"auto"``: 3, or what predicts left-out rows best where
-        that is better by three standard errors over at least eight tasks.
+        Likewise for the covariance. ``"auto"``: 3, or what predicts left-out rows best
+        where that is better by three standard errors over at least eight tasks.
 
     Attributes
     ----------

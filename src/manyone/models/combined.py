@@ -23,9 +23,11 @@ from manyone.models.solution import Solution
 
 # Share of the pool that the exponential tail stands for.
 _TAIL = 0.15
-# A view counts fully if rows that were left out are nearer than rows far away by a tenth.
+# A view counts fully if rows that were left out are nearer than rows far away by a
+# tenth.
 _NEARER = 0.1
-# Largest slope of a tail value, so that rounding in nearly constant scores is not amplified.
+# Largest slope of a tail value, so that rounding in nearly constant scores is not
+# amplified.
 _STEEPEST = 1e3
 
 
@@ -62,7 +64,8 @@ class Tail:
             Left-out scores on the common scale, ascending, and their counts.
         scale : Scale
         far : ndarray of shape (T,) or None
-            Scores of rows far away: the size of responses, whose differences scores are.
+            Scores of rows far away: the size of responses, whose differences scores
+            are.
 
         Returns
         -------
@@ -70,7 +73,8 @@ class Tail:
         """
         mass = np.cumsum(weight)
         values = -np.log((mass + 0.5) / (mass[-1] + 1.0))
-        # The mean excess of an exponential law, that of the lowest score alone among few.
+        # The mean excess of an exponential law, that of the lowest score alone among
+        # few.
         second = np.searchsorted(
             pool, pool[0] + 1e-9 * (1.0 + abs(pool[0])), side="right"
         )
@@ -107,9 +111,9 @@ class Tail:
 def weight_of(left_out: Array, codes: Codes, weight: Array, far: Array | None) -> float:
     """What a view counts for: ``min(1, 10 (1 - m))``.
 
-    m is the median score of rows that were left out, in units of the score of a row far away. A
-    view to which all new rows are about as far away as any (many columns, few rows) tells them
-    apart by chance.
+    m is the median score of rows that were left out, in units of the score of a row far
+    away. A view to which all new rows are about as far away as any (many columns, few
+    rows) tells them apart by chance.
 
     Parameters
     ----------

@@ -5,8 +5,9 @@ it: the same as for a row of another task. And a sum over columns dilutes one wi
 guard looks at the rows themselves. It is 0 inside what was seen and grows outside of it, and a
 :class:`Guarded` scorer subtracts it, in units of its scores.
 
-Left-out rows are judged by the same function, with the row, its copies and rows of its group
-ignored: whatever a guard does to new rows, it does to left-out ones, and thresholds know of it.
+Left-out rows are judged by the same function, with the row, its copies and rows of its
+group ignored: whatever a guard does to new rows, it does to left-out ones, and
+thresholds know of it.
 """
 
 from __future__ import annotations
@@ -29,25 +30,29 @@ from manyone.models.solution import Solution
 Kind = TypeVar("Kind")
 #: Numbers of rows by their content.
 Keys = Codes | Hashes
-#: Points that a guard keeps of each task, and of all, at least, where it cannot have all rows.
+#: Points that a guard keeps of each task, and of all, at least, where it cannot have
+#: all rows.
 POINTS_PER_TASK = 32
 LEAST_POINTS = 256
 # Rows that say which distances are usual, at most, where not all rows are points.
 _MOST_ROWS = 2**13
-# Share of rows whose distance is usual, a little less against rounding of sums of weights.
+# Share of rows whose distance is usual, a little less against rounding of sums of
+# weights.
 _USUAL = 0.99 * (1.0 - 1e-12)
-# In usual distances: up to the first, scores are as they are. At the second a row has lost twice
-# the score of rows far away. From the third on all rows are equally far.
+# In usual distances: up to the first, scores are as they are. At the second a row has
+# lost twice the score of rows far away. From the third on all rows are equally far.
 _START = 1.2
 _LOST = 1.4
 _FARTHEST = 1e6
 # In usual distances: so far away no normal row is, be its task as small as it may.
 _SURE = 4.0
-# Rows of a kernel matrix at most so far apart are copies: whether kernel values of copies are 1 to
-# the last digit is a matter of the processor. (KNFST takes them so too.)
+# Rows of a kernel matrix at most so far apart are copies: whether kernel values of
+# copies are 1 to the last digit is a matter of the processor. (KNFST takes them so
+# too.)
 _COPIES = 5e-13
-# Many rows are compared with one point in so many first: most find one that is near enough.
-# (Fits of 1,000 tasks of 20 rows that overlap take 0.20 s, with all points at once 0.99.)
+# Many rows are compared with one point in so many first: most find one that is near
+# enough. (Fits of 1,000 tasks of 20 rows that overlap take 0.20 s, with all points at
+# once 0.99.)
 _STEP = 256
 #: So many margins out of range raise an alarm, whatever else a row is like.
 ALARM = 2.0
@@ -87,8 +92,8 @@ class Guarded:
     unit : float
         Of the scores.
     shares_values : bool
-        Whether the points of the scorer, a :class:`PointScorer`, are those of a guard, which
-        then need not compare rows again that are near enough.
+        Whether the points of the scorer, a :class:`PointScorer`, are those of a guard,
+        which then need not compare rows again that are near enough.
     """
 
     scorer: Scorer
@@ -148,13 +153,14 @@ def guard_in(scorer: Scorer, kind: type[Kind]) -> Kind | None:
     return None
 
 
-# ------------------------------------------------------------------------ rows far from everything
+# ------------------------------------------------------------- rows far from everything
 
 
 def excess_of(ratio: Array) -> Array:
     """``h(e) = e^3 / 0.04`` of ``e = ratio - 1.2``; from e = 0.2 on ``0.2 (1 + log(e / 0.2))``.
 
-    A little beyond what is usual says little yet; far away, rows stay in the order of distances.
+    A little beyond what is usual says little yet; far away, rows stay in the order of
+    distances.
     """
     step = _LOST - _START
     beyond = np.clip(ratio - _START, 0.0, _FARTHEST) / step
@@ -178,8 +184,8 @@ class UsualDistances:
     Parameters
     ----------
     ascending, mass : ndarray of shape (n,)
-        Distances, ascending, and their weights, summed up. Those below `least_limit` may be too
-        large: nothing asks for them.
+        Distances, ascending, and their weights, summed up. Those below `least_limit`
+        may be too large: nothing asks for them.
     """
 
     ascending: Array
@@ -195,8 +201,9 @@ class UsualDistances:
     def limit(self) -> float:
         """What nearly all distances do not exceed; 0 or infinite: there is nothing to say.
 
-        It leaves as much above it as limits that rows are left out of do. (A plain quantile
-        of 100 rows is their second largest distance, and that of 99 their largest.)
+        It leaves as much above it as limits that rows are left out of do. (A plain
+        quantile of 100 rows is their second largest distance, and that of 99 their
+        largest.)
         """
         count = min(1.0, float(self.mass[-1]))
         wanted = _USUAL * (self.mass[-1] - count) + count
@@ -474,8 +481,9 @@ def _upper_distances(
 ) -> Array:
     """Distance of some rows to the nearest point, (n,); too large where no limit looks.
 
-    Points of a row's own task bound its distance. The rows with the largest bounds say what
-    the least limit is at least, and no row that is nearer has to be compared with all points.
+    Points of a row's own task bound its distance. The rows with the largest bounds say
+    what the least limit is at least, and no row that is nearer has to be compared with
+    all points.
     """
     largest = float(np.finfo(np.float64).max)
     bounds = nearest_points(
@@ -615,7 +623,7 @@ def _evenly(content: Codes, number: int) -> Codes:
     return np.sort(order[np.linspace(0, len(order) - 1, number).astype(np.intp)])
 
 
-# -------------------------------------------------------------------------- values out of range
+# ------------------------------------------------------------------ values out of range
 
 
 @dataclass(frozen=True, eq=False)
@@ -648,7 +656,8 @@ class ColumnRange:
         self, X: Rows, codes: Codes | None = None, largest: Array | None = None
     ) -> Array:
         """See :class:`Guard`."""
-        # Margins grow away from the range: a column's extremes say whether any row counts.
+        # Margins grow away from the range: a column's extremes say whether any row
+        # counts.
         extremes = np.stack([X.min(axis=0), X.max(axis=0)])
         wild = self.margins(extremes).max(axis=0) > 1.0
         if not wild.any():

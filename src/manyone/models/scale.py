@@ -25,11 +25,12 @@ import numpy as np
 
 from manyone._types import Array, Codes
 
-# The 0.3 above. With a half of it, the odds of rows near the far score make tasks of unlike
-# spread (20 of 8 rows) catch 66 instead of 73 % of an oracle.
+# The 0.3 above. With a half of it, the odds of rows near the far score make tasks of
+# unlike spread (20 of 8 rows) catch 66 instead of 73 % of an oracle.
 _SHARE = 0.3
-# Where usual rows are as far away as any, it must not matter much on which side of the far
-# score a task lies: with 0.999, one task of twelve that overlap raised no alarm at all.
+# Where usual rows are as far away as any, it must not matter much on which side of the
+# far score a task lies: with 0.999, one task of twelve that overlap raised no alarm at
+# all.
 _MOST_BEND = 0.98
 
 

@@ -1,7 +1,8 @@
 """How rows are scored, once a model is fitted: kernel expansions, layers, balls, projections.
 
-Every scorer is a frozen value with three questions to it: the score of rows against their own task
-(`own`), against every task (`all`), and the score of rows unlike anything seen (`far`).
+Every scorer is a frozen value with three questions to it: the score of rows against
+their own task (`own`), against every task (`all`), and the score of rows unlike
+anything seen (`far`).
 """
 
 from __future__ import annotations
@@ -100,8 +101,8 @@ class Balls:
     centre_norm2 : ndarray of shape (T,)
         Squared norm of the centres.
     self_similarity : float, ndarray of shape (m, m) or None
-        What k(x, x) of a new row is taken for if it brings kernel values only: a constant, or what
-        the training rows explain of it, k(x)' P k(x).
+        What k(x, x) of a new row is taken for if it brings kernel values only: a
+        constant, or what the training rows explain of it, k(x)' P k(x).
     training : Points or None
         The training rows that P speaks of.
     """

@@ -44,7 +44,8 @@ class FitReport:
     n_iter : int
     converged : bool
     message : str or None
-        What to say where it did not converge; None: what is said of every iterative fit.
+        What to say where it did not converge; None: what is said of every iterative
+        fit.
     """
 
     objective_path: Array | None = None
@@ -62,23 +63,23 @@ class Solution:
     scorer : Scorer
         Scores of new rows.
     left_out : ndarray of shape (n,) or None
-        Score of each training row, in their order, under the model without it; NaN for known
-        outliers. None where the method has no closed form for it.
+        Score of each training row, in their order, under the model without it; NaN for
+        known outliers. None where the method has no closed form for it.
     left_out_source : str
         How they were found.
     report : FitReport
     learned : mapping
-        What a user may want to look at, by the names of the fitted attributes without their
-        underscore. It is never changed.
+        What a user may want to look at, by the names of the fitted attributes without
+        their underscore. It is never changed.
     responses : ndarray of shape (n, 2) or None
         What a closed form knows of each row beyond its left-out score, see
         :class:`manyone.solvers.ridge.LeftOutRows`.
     drift : float
-        Logarithm of how much left-out depths were enlarged, as rows in time will be farther
-        away than these, see :mod:`manyone.calibration.equal_terms`.
+        Logarithm of how much left-out depths were enlarged, as rows in time will be
+        farther away than these, see :mod:`manyone.calibration.equal_terms`.
     shift : ndarray of shape (n,) or None
-        By how much depths of the other rows of its task grow when a row leaves, where that
-        was measured, see :mod:`manyone.calibration.borrowing`.
+        By how much depths of the other rows of its task grow when a row leaves, where
+        that was measured, see :mod:`manyone.calibration.borrowing`.
     judge : Judge or None
         Knows the left-out score of any training row, while a fit goes on.
     one_minus_leverage : ndarray of shape (n,) or None

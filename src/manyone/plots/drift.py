@@ -48,7 +48,8 @@ class DriftDisplay(Display):
         Logarithm (base 10) of the evidence after each row of a task.
     labels : list of k labels
     drift_level : float
-        Probability of a false flag: it is raised where the evidence reaches one over it.
+        Probability of a false flag: it is raised where the evidence reaches one over
+        it.
 
     Attributes
     ----------
@@ -91,7 +92,8 @@ class DriftDisplay(Display):
         ----------
         watched : result of ``Monitor.update``, or a list of them
         task : array-like of shape (n,) or None
-            Task of each row, of all results one after the other; None if there is only one.
+            Task of each row, of all results one after the other; None if there is only
+            one.
         drift_level : float, default=0.01
             That of the monitor.
         **kwargs

@@ -174,7 +174,8 @@ class ScoreDisplay(Display):
         task : array-like of shape (n,) or None
             Task of each row; None if there is only one.
         labels : array-like of shape (k,) or None
-            Known tasks (``model.tasks_`` for ``model.offset_``). None: those that occur, sorted.
+            Known tasks (``model.tasks_`` for ``model.offset_``). None: those that
+            occur, sorted.
         which : label or list of labels or None
             Tasks to show. None: the first 10 of those that occur.
         **kwargs

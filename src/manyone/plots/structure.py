@@ -78,8 +78,8 @@ class StructureDisplay(Display):
         ----------
         estimator : estimator of this package, or a pipeline that ends in one
         order : {"cluster", None}, default="cluster"
-            ``"cluster"`` puts tasks that belong together side by side, None keeps the order of
-            `tasks_`.
+            ``"cluster"`` puts tasks that belong together side by side, None keeps the
+            order of `tasks_`.
         **kwargs
             Passed to `plot`: where to draw (`ax`) and how.
 
@@ -116,7 +116,8 @@ class StructureDisplay(Display):
         labels : array-like of shape (T,) or None
             None: 0, 1, ...
         order : {"cluster", None}, default="cluster"
-            ``"cluster"`` puts tasks that belong together side by side, None keeps the order given.
+            ``"cluster"`` puts tasks that belong together side by side, None keeps the
+            order given.
         **kwargs
             Passed to `plot`: where to draw (`ax`) and how.
 

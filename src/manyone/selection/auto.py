@@ -55,9 +55,9 @@ _LANDMARKS = 1000
 MOST_ROWS = 100_000
 # Faults of each kind made from a row where two methods are compared by them.
 _TWINS = 8
-#: The setting for faults. (Beside another view it must be flat where it knows nothing: so
-#: it is where a task has fewer rows than columns, by its metric. A search for settings by
-#: faults that are made up bought nothing, see CONTRIBUTING.)
+#: The setting for faults. (Beside another view it must be flat where it knows nothing:
+#: so it is where a task has fewer rows than columns, by its metric. A search for
+#: settings by faults that are made up bought nothing, see CONTRIBUTING.)
 FOR_FAULTS: dict[str, Any] = {
     "metric": "adaptive",
     "kernel": "laplacian",
@@ -91,8 +91,9 @@ class AutoOneClass(Delegating, RoutingState, OutlierMixin, BaseEstimator):
         Share of normal rows that may raise an alarm, on average over tasks. None: no
         thresholds are set.
     task_rate_limit : float or None
-        Largest share of normal rows of a single task that may raise an alarm, on average;
-        never below 1/(n + 1) for n rows. None: three times `alarm_rate`. 1.0: no limit.
+        Largest share of normal rows of a single task that may raise an alarm, on
+        average; never below 1/(n + 1) for n rows. None: three times `alarm_rate`. 1.0:
+        no limit.
     landmarks : int or None
         Number of rows that stand for all in a joint method. None: 1,000 where there are
         too many rows for a kernel matrix.
@@ -104,10 +105,11 @@ class AutoOneClass(Delegating, RoutingState, OutlierMixin, BaseEstimator):
     estimator_ : estimator
         What was chosen, fitted. Every method of it is a method of this class, too.
     choice_ : dict of arrays
-        One entry for everything that was tried (``view``, ``method``, ``setting``, ``score``,
-        ``stage``, ``chosen``, ``reason``); ``pandas.DataFrame`` takes it as it is. Compare
-        scores of one view and stage only. The preferred setting stays chosen unless another
-        is better by enough standard errors, so it need not have the highest score.
+        One entry for everything that was tried (``view``, ``method``, ``setting``,
+        ``score``, ``stage``, ``chosen``, ``reason``); ``pandas.DataFrame`` takes it as
+        it is. Compare scores of one view and stage only. The preferred setting stays
+        chosen unless another is better by enough standard errors, so it need not have
+        the highest score.
     tasks_, offset_ : ndarray of shape (T,)
         Of the estimator.
     n_features_in_ : int
@@ -160,9 +162,9 @@ class AutoOneClass(Delegating, RoutingState, OutlierMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like or data frame of shape (n, d)
-            Normal rows, but for those marked by `outlier`. Of rows that are not in memory
-            (see :doc:`/scale`) at most 100,000 are kept, drawn by their content. Where each
-            task alone would take too long, fewer rows of large tasks are.
+            Normal rows, but for those marked by `outlier`. Of rows that are not in
+            memory (see :doc:`/scale`) at most 100,000 are kept, drawn by their content.
+            Where each task alone would take too long, fewer rows of large tasks are.
         y : ignored
         task, outlier, sample_weight, groups
             As in `fit` of every estimator.
@@ -287,7 +289,8 @@ def auto(
     Returns
     -------
     estimator
-        What an :class:`AutoOneClass` has chosen, its ``estimator_``: fitted, with ``choice_``.
+        What an :class:`AutoOneClass` has chosen, its ``estimator_``: fitted, with
+        ``choice_``.
 
     Examples
     --------
@@ -424,9 +427,9 @@ def _choose(
 def tuned(view: View, rows: TrainingRows, random_state: Seed, alone: bool) -> Choice:
     """The setting to take for a view, of its method or of a simpler one.
 
-    Two layers are better at strangers, as a rule, and kernels at faults: alone, the simpler method
-    is taken where it is better by a standard error; beside another view, one layer where it is as
-    good.
+    Two layers are better at strangers, as a rule, and kernels at faults: alone, the
+    simpler method is taken where it is better by a standard error; beside another view,
+    one layer where it is as good.
     """
     if view.name == "faults":
         return _chosen_for_faults(view, rows, random_state, alone)

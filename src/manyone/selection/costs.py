@@ -1,8 +1,9 @@
 """What fits cost, in seconds of one core: the one place that says what is affordable.
 
-Work is counted in cubes of numbers of rows, times what a method does with them. Measured with 8
-columns on one core of a server: ``JointOCKSR`` on 4,000 rows 1.2 s, ``IndependentOCKSR`` on 2
-tasks of 2,000 rows 4.3 s, ``NonlinearOCKSR`` on 1,200 rows 10 s.
+Work is counted in cubes of numbers of rows, times what a method does with them.
+Measured with 8 columns on one core of a server: ``JointOCKSR`` on 4,000 rows 1.2 s,
+``IndependentOCKSR`` on 2 tasks of 2,000 rows 4.3 s, ``NonlinearOCKSR`` on 1,200 rows 10
+s.
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ from manyone.estimators.independent import IndependentOCKSR
 
 # Of a kernel ridge regression with thresholds.
 _CUBES_A_SECOND = 5e10
-# Kernel ridge regressions that cost as much as a fit: tasks alone refit their metric in folds, two
-# layers descend. And an eigendecomposition with what it says of a grid of ridges.
+# Kernel ridge regressions that cost as much as a fit: tasks alone refit their metric in
+# folds, two layers descend. And an eigendecomposition with what it says of a grid of
+# ridges.
 _RIDGES = {"JointOCKSR": 1.0, "IndependentOCKSR": 20.0, "NonlinearOCKSR": 296.0}
 _RIDGES_OF_SPECTRUM = 9.0
-# Seconds that a fit may take before something cheaper stands in for it. Two layers are worth the
-# wait; the kernel matrix of a joint regression (0.2 GB then) fills memory before it takes long.
+# Seconds that a fit may take before something cheaper stands in for it. Two layers are
+# worth the wait; the kernel matrix of a joint regression (0.2 GB then) fills memory
+# before it takes long.
 _MOST_SECONDS = {"JointOCKSR": 2.5, "IndependentOCKSR": 8.0, "NonlinearOCKSR": 20.0}
 # Seconds that a search may spend on eigendecompositions.
 _MOST_SEARCH_SECONDS = 3.6

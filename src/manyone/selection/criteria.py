@@ -1,14 +1,15 @@
 """How settings are judged, on training rows alone.
 
-A judge takes settings and gives, for each, values of shape (kinds, m): the area under the ROC curve
-at each kind of anomaly, for each of m tasks, splits, or tasks in a fold. No row is scored by a
-model that has seen it. :mod:`manyone.selection.search` compares the means of these values.
+A judge takes settings and gives, for each, values of shape (kinds, m): the area under
+the ROC curve at each kind of anomaly, for each of m tasks, splits, or tasks in a fold.
+No row is scored by a model that has seen it. :mod:`manyone.selection.search` compares
+the means of these values.
 
-``"seen"`` and ``"unseen"`` strangers are rows of other tasks, left out one by one or with their
-task: by closed forms (:func:`closed_form_areas`), or by folds in which everything is refitted
-(:func:`fold_areas`). ``"faults"`` are made from rows left out (:func:`fault_areas`), as rows of
-other tasks are the wrong judge of a detector of faults: a worn pump does not look like another
-pump.
+``"seen"`` and ``"unseen"`` strangers are rows of other tasks, left out one by one or
+with their task: by closed forms (:func:`closed_form_areas`), or by folds in which
+everything is refitted (:func:`fold_areas`). ``"faults"`` are made from rows left out
+(:func:`fault_areas`), as rows of other tasks are the wrong judge of a detector of
+faults: a worn pump does not look like another pump.
 """
 
 from __future__ import annotations
@@ -199,7 +200,8 @@ def content_sample(rows: TrainingRows, max_rows: int) -> TrainingRows:
         return rows
     of_task = rows.codes >= 0
     counts = np.bincount(rows.codes[of_task], minlength=rows.n_tasks)
-    # Two rows a task at least, or there is nothing to leave out; large tasks give way first.
+    # Two rows a task at least, or there is nothing to leave out; large tasks give way
+    # first.
     used = np.sort(content_order(rows)[: max(2, max_rows // 2)])
     quota = max_rows
     while np.minimum(counts[used], quota).sum() > max_rows and quota > 2:
@@ -227,8 +229,8 @@ def closed_form_areas(
 ) -> list[Array]:
     """AUC of every task by closed forms, in the plain metric.
 
-    One eigendecomposition serves all ridges of a kernel: give settings that differ in ``alpha``
-    alone one after the other.
+    One eigendecomposition serves all ridges of a kernel: give settings that differ in
+    ``alpha`` alone one after the other.
 
     Parameters
     ----------
@@ -244,7 +246,8 @@ def closed_form_areas(
     list of ndarray of shape (1, T)
     """
     rows = rows.merged()[0]
-    # A row whose copy (or whose further weight) stays would be told from others by that.
+    # A row whose copy (or whose further weight) stays would be told from others by
+    # that.
     rows = replace(rows, weight=np.minimum(rows.weight, 1.0), forward=False)
     task_numbers = np.arange(rows.n_tasks)
     can_be_judged = np.ones(rows.n_tasks, dtype=bool)
@@ -299,7 +302,8 @@ def fold_areas(
     -------
     list of ndarray of shape (1, k)
     """
-    # Copies must not be judged by models that have seen them: one row, with the weight of all.
+    # Copies must not be judged by models that have seen them: one row, with the weight
+    # of all.
     rows = rows.merged()[0]
     values = []
     for setting in counted(settings):
@@ -316,8 +320,8 @@ def fold_aucs(
     Parameters
     ----------
     scores_of : callable
-        Fits to the rows given by number first and scores those given second against every task of
-        the first, in the order of their codes.
+        Fits to the rows given by number first and scores those given second against
+        every task of the first, in the order of their codes.
     rows : TrainingRows
     kind : {"seen", "unseen", "both"}
         For ``"both"`` the mean of both kinds.
@@ -325,8 +329,8 @@ def fold_aucs(
     Returns
     -------
     ndarray of shape (k,)
-        In the order of :func:`manyone.calibration.folds.halved_splits`; NaN where there is
-        nothing to compare.
+        In the order of :func:`manyone.calibration.folds.halved_splits`; NaN where there
+        is nothing to compare.
     """
     means = []
     for train, test, enrolled in halved_splits(rows, kind):
@@ -437,7 +441,8 @@ def fault_aucs(
     Parameters
     ----------
     score : callable
-        Fits to the rows given by number and scores new rows (m, d) of tasks given by number (m,).
+        Fits to the rows given by number and scores new rows (m, d) of tasks given by
+        number (m,).
     rows : TrainingRows
     faults : ndarray of shape (k, n, d)
         Faulty twins of the rows, k kinds.
@@ -445,8 +450,8 @@ def fault_aucs(
     Returns
     -------
     ndarray of shape (k, folds * T)
-        Area under the ROC curve of each kind of fault, for each task in each fold; NaN where a task
-        has no row to leave out.
+        Area under the ROC curve of each kind of fault, for each task in each fold; NaN
+        where a task has no row to leave out.
     """
     n_kinds = len(faults)
     # Known outliers, and the only row (or group) of a task, are in every model.
@@ -485,14 +490,14 @@ def without_suspects(rows: TrainingRows) -> TrainingRows:
 def synthetic_faults(rows: TrainingRows, rng: np.random.RandomState) -> Array:
     """Two faulty twins of every row.
 
-    A *spike* moves one column by four standard deviations of its task. *Swapped residuals* give a
-    third of the columns the deviations of another row: each column stays plausible, their
-    relations break. Columns of two values (levels of a category) stay as they are where there are
-    others: no fault that will ever come has a value between the two, and the narrowest kernel
-    would find it best.
+    A *spike* moves one column by four standard deviations of its task. *Swapped
+    residuals* give a third of the columns the deviations of another row: each column
+    stays plausible, their relations break. Columns of two values (levels of a category)
+    stay as they are where there are others: no fault that will ever come has a value
+    between the two, and the narrowest kernel would find it best.
 
-    What is drawn goes by the content of the rows, so their order and the names of their tasks do
-    not matter.
+    What is drawn goes by the content of the rows, so their order and the names of their
+    tasks do not matter.
 
     Parameters
     ----------
@@ -503,8 +508,8 @@ def synthetic_faults(rows: TrainingRows, rng: np.random.RandomState) -> Array:
     Returns
     -------
     ndarray of shape (2, n, d)
-        Spikes and swapped residuals; known outliers, and all rows where nothing varies, stay as
-        they are.
+        Spikes and swapped residuals; known outliers, and all rows where nothing varies,
+        stay as they are.
     """
     if rows.outlier.any():
         normal = np.flatnonzero(~rows.outlier)

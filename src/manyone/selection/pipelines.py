@@ -15,13 +15,14 @@ from manyone.selection.auto import AutoOneClass
 def make_pipeline(*steps: Any) -> TaskPipeline:
     """Chain transformers and an estimator of this package.
 
-    Unlike :func:`sklearn.pipeline.make_pipeline`, every method takes ``task=`` and no global
-    setting has to be changed.
+    Unlike :func:`sklearn.pipeline.make_pipeline`, every method takes ``task=`` and no
+    global setting has to be changed.
 
     Parameters
     ----------
     *steps : transformers, then an estimator
-        An :class:`AutoOneClass` chooses method and setting on what the transformers make.
+        An :class:`AutoOneClass` chooses method and setting on what the transformers
+        make.
 
     Returns
     -------

@@ -1,8 +1,9 @@
 """The search for a setting: one loop, and one rule for leaving the preferred setting.
 
-Settings come in stages, in order of preference. A judge (see :mod:`manyone.selection.criteria`)
-gives values for each, and another setting than the preferred one is taken only if it is better by
-a number of standard errors of the paired difference, at every kind of anomaly.
+Settings come in stages, in order of preference. A judge (see
+:mod:`manyone.selection.criteria`) gives values for each, and another setting than the
+preferred one is taken only if it is better by a number of standard errors of the paired
+difference, at every kind of anomaly.
 """
 
 from __future__ import annotations
@@ -42,13 +43,13 @@ Seed = int | np.random.RandomState | None
 #: Parameters that :class:`JointOCKSR` has too.
 SHARED = ("kernel", "gamma", "width", "degree", "coef0", "alpha", "metric")
 
-#: Standard errors by which a setting must be better to replace the preferred one. Of a grid,
-#: nothing is preferred.
+#: Standard errors by which a setting must be better to replace the preferred one. Of a
+#: grid, nothing is preferred.
 NO_PREFERENCE = 0.0
 #: A method, by whatever it is judged; a metric or a strength, judged by strangers.
 ERRORS_OF_ONE = 1.0
-#: Faults that were made up may not be those that will come. And some twenty settings are compared
-#: with one: the luckiest of them is often a standard error ahead.
+#: Faults that were made up may not be those that will come. And some twenty settings
+#: are compared with one: the luckiest of them is often a standard error ahead.
 ERRORS_OF_FAULTS = 3.0
 
 # With fewer tasks than this, what two halves of the tasks say about a metric is noise.
@@ -80,8 +81,8 @@ def preferred(judged: list[Judged], errors: float) -> int:
     judged : list of Judged
         The preferred one first.
     errors : float
-        Standard errors of the paired difference by which another one must be better, at every
-        kind of anomaly; 0: the best mean, the first of equals.
+        Standard errors of the paired difference by which another one must be better, at
+        every kind of anomaly; 0: the best mean, the first of equals.
 
     Returns
     -------

@@ -59,10 +59,10 @@ def tune(
 ) -> E:
     """Fit the best setting of a grid, chosen on the training rows alone.
 
-    A candidate is judged by the area under the ROC curve, mean over tasks: rows of the task are
-    positives, and rows of other tasks, or faults, are negatives (`criterion`). No row is scored
-    by a model that was fitted to it. Closed forms give such scores, with one eigendecomposition
-    for all ridges; where there are none, folds do.
+    A candidate is judged by the area under the ROC curve, mean over tasks: rows of the
+    task are positives, and rows of other tasks, or faults, are negatives (`criterion`).
+    No row is scored by a model that was fitted to it. Closed forms give such scores,
+    with one eigendecomposition for all ridges; where there are none, folds do.
 
     The metric is chosen by folds with everything refitted inside, and must win by more than one
     standard error. With fewer than eight tasks it stays plain, unless the grid asks (and there
@@ -74,40 +74,44 @@ def tune(
     Parameters
     ----------
     estimator : estimator of this package, or a pipeline that ends in one
-        Gives the values of what is not in the grid. It is not changed. Transformers of a pipeline
-        are fitted once, to all rows: use folds of your own for transformers that learn from labels.
+        Gives the values of what is not in the grid. It is not changed. Transformers of
+        a pipeline are fitted once, to all rows: use folds of your own for transformers
+        that learn from labels.
     X, y, task, outlier, sample_weight, groups
         As in `fit`; rows of a group are judged by models that have seen none of them.
     criterion : {"unseen", "seen", "faults"}
-        What anomalies are. ``"seen"``: rows of other tasks, left out one at a time, so their kind
-        is known to the model. ``"unseen"``: rows of other tasks, left out with their whole task,
-        which estimates performance on kinds never seen. ``"faults"``: rows of the task itself gone
-        wrong, made from rows left out in three folds. One kind moves one column by four standard
-        deviations; the other gives a third of the columns the deviations of another row. Rows far
-        from the others of their task are not used: they may be faults themselves. The preferred
-        setting is an adaptive metric (where the method has it) with a wide Laplacian kernel.
-        Another one replaces it only if it is better at every kind of fault by three standard
-        errors.
+        What anomalies are. ``"seen"``: rows of other tasks, left out one at a time, so
+        their kind is known to the model. ``"unseen"``: rows of other tasks, left out
+        with their whole task, which estimates performance on kinds never seen.
+        ``"faults"``: rows of the task itself gone wrong, made from rows left out in
+        three folds. One kind moves one column by four standard deviations; the other
+        gives a third of the columns the deviations of another row. Rows far from the
+        others of their task are not used: they may be faults themselves. The preferred
+        setting is an adaptive metric (where the method has it) with a wide Laplacian
+        kernel. Another one replaces it only if it is better at every kind of fault by
+        three standard errors.
     grid : mapping of parameter name to values, or None
-        Any of ``kernel, gamma, width, degree, coef0, alpha, metric`` and the strengths of the
-        method; None is what the method declares (``estimator.can``). Parameters not in the grid
-        keep the estimator's value.
+        Any of ``kernel, gamma, width, degree, coef0, alpha, metric`` and the strengths
+        of the method; None is what the method declares (``estimator.can``). Parameters
+        not in the grid keep the estimator's value.
     max_rows : int, "auto" or None
-        Judge on at most that many rows, of as many tasks as possible, chosen by their content;
-        the final fit is to all rows. None is all; ``"auto"`` at least 1,000, more where the grid
-        is short.
+        Judge on at most that many rows, of as many tasks as possible, chosen by their
+        content; the final fit is to all rows. None is all; ``"auto"`` at least 1,000,
+        more where the grid is short.
     calibrate : bool, default=True
-        False sets no thresholds, which may take longer than the fit itself. The model can then
-        score rows. It raises alarms after you give held-out normal rows to its ``calibrate``.
+        False sets no thresholds, which may take longer than the fit itself. The model
+        can then score rows. It raises alarms after you give held-out normal rows to its
+        ``calibrate``.
     random_state : int, RandomState or None
         Of the faults that are made; None always makes the same.
 
     Returns
     -------
     estimator
-        A fitted clone with the best setting (of a pipeline, a :class:`manyone.TaskPipeline`);
-        ``tuning_`` is the table of what was tried, a dict of arrays (one entry per candidate) that
-        ``pandas.DataFrame`` takes as it is.
+        A fitted clone with the best setting (of a pipeline, a
+        :class:`manyone.TaskPipeline`); ``tuning_`` is the table of what was tried, a
+        dict of arrays (one entry per candidate) that ``pandas.DataFrame`` takes as it
+        is.
 
     Examples
     --------

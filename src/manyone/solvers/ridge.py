@@ -28,7 +28,8 @@ _SMALL = 64
 #: larger ridge would cost regular matrices their interpolation, of which eight digits
 #: are left.
 SMALLEST_RIDGE = 1e3 * np.finfo(float).eps
-# Mean responses of the rows that are left below this share of those of all are rounding.
+# Mean responses of the rows that are left below this share of those of all are
+# rounding.
 _SMALLEST_MEAN = 1e-3
 
 

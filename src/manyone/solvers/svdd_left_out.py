@@ -20,11 +20,11 @@ class LeftOutOfBall(NamedTuple):
     Attributes
     ----------
     scores : array of shape (n,)
-        Minus the squared distance to the ball without one count of the row; NaN for known
-        outliers.
+        Minus the squared distance to the ball without one count of the row; NaN for
+        known outliers.
     growth : array of shape (n,)
-        By how much the mean distance of the other normal rows to the centre grows when the
-        row leaves. 0 where the ball was not solved again.
+        By how much the mean distance of the other normal rows to the centre grows when
+        the row leaves. 0 where the ball was not solved again.
     """
 
     scores: Array

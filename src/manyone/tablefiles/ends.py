@@ -1,8 +1,9 @@
 """Both ends of what was read of a file, or written to it: enough to know it again.
 
-A file that only grows is known by the beginning and the end of what was seen of it. So it takes
-the same time to know a long file as a short one. Whoever changes bytes far from both ends is
-not noticed; a file that was rotated, cut, replaced or written anew is.
+A file that only grows is known by the beginning and the end of what was seen of it. So
+it takes the same time to know a long file as a short one. Whoever changes bytes far
+from both ends is not noticed; a file that was rotated, cut, replaced or written anew
+is.
 """
 
 from __future__ import annotations

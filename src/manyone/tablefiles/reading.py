@@ -47,7 +47,8 @@ _OTHERS = {
 
 #: Where a table comes from.
 Source = Path | Query
-#: Rows whose values have types, and the share of the table that has been read with them.
+#: Rows whose values have types, and the share of the table that has been read with
+#: them.
 TypedBlock = tuple["pl.DataFrame", float]
 
 
@@ -180,7 +181,8 @@ def read_blocks(
 class ParquetTable:
     """A Parquet file, or a folder of them, as a table that is read part by part.
 
-    Called, it returns the parts: data frames of polars, in the order of the files' names.
+    Called, it returns the parts: data frames of polars, in the order of the files'
+    names.
 
     Parameters
     ----------

@@ -62,7 +62,8 @@ def selected(query: Query) -> pl.DataFrame:
             if relation is None:
                 raise TableFileError(f"{query} selects no rows. Give a SELECT.")
             _refuse_columns(query, relation)
-            # (By the interface without pyarrow, duckdb 2.0 leaks, and says so on stderr.)
+            # (By the interface without pyarrow, duckdb 2.0 leaks, and says so on
+            # stderr.)
             table = relation.pl()
     except duckdb.Error as error:
         why = " ".join(str(error).split()).rstrip(".!")

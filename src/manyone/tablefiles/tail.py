@@ -1,11 +1,13 @@
 """Files that grow: read what is new in them, and know a file that is no longer the same.
 
-How much of a file was read is a number of rows and bytes, and a hash of both ends of these bytes
-(`manyone.tablefiles.ends`). A file whose beginning has that hash has grown, and is read from there
-on. Any other file is new. A last line without an end may still be written to: it waits.
+How much of a file was read is a number of rows and bytes, and a hash of both ends of
+these bytes (`manyone.tablefiles.ends`). A file whose beginning has that hash has grown,
+and is read from there on. Any other file is new. A last line without an end may still
+be written to: it waits.
 
-Text that stands in the file as it is read is not read again: it takes no longer to go on in a
-long file than in a short one. Text that is compressed, or in UTF-16, and typed values are.
+Text that stands in the file as it is read is not read again: it takes no longer to go
+on in a long file than in a short one. Text that is compressed, or in UTF-16, and typed
+values are.
 """
 
 from __future__ import annotations
@@ -52,7 +54,8 @@ class Consumed:
     Parameters
     ----------
     rows, lines, size : int
-        Rows, lines of text, and bytes of the text as UTF-8; typed values have rows only.
+        Rows, lines of text, and bytes of the text as UTF-8; typed values have rows
+        only.
     digest : str
         Of both ends of what was read.
     stamp : str
@@ -123,7 +126,7 @@ class Tail:
         self.consumed = replace(self.consumed, stamp=stamp)
         self._columns.warn_of_bad()
 
-    # -------------------------------------------------------------------------- typed values
+    # --------------------------------------------------------------------- typed values
 
     def _typed_rows(
         self, typed: Iterator[TypedBlock], most_rows: int
@@ -149,7 +152,7 @@ class Tail:
                 converted = self._columns.convert(batch, first_row)
                 yield Block(converted, batch, first_row, None)
 
-    # ---------------------------------------------------------------------------------- text
+    # ----------------------------------------------------------------------------- text
 
     def _text_rows(self, most_rows: int) -> Iterator[Block]:
         reader: TextReader | None = None

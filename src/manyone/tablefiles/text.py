@@ -73,8 +73,8 @@ def read_text(chunks: Iterable[bytes], name: str) -> Iterator[tuple[pl.DataFrame
 class Records(NamedTuple):
     """Whole records: their bytes, the line end of each, which bytes stand in quotes.
 
-    Quotes inside a quoted field are doubled, so that a byte stands in quotes where the number of
-    quotes before it is odd.
+    Quotes inside a quoted field are doubled, so that a byte stands in quotes where the
+    number of quotes before it is odd.
     """
 
     content: bytes

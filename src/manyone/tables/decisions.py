@@ -25,13 +25,13 @@ from manyone.tables.maps import (
 
 # A text column with more than this share of different values is an identifier.
 _IDENTIFIER = 0.5
-# Whole numbers are measurements if one occurs twice, or if no more pairs should have been equal,
-# by how close so many of them lie.
+# Whole numbers are measurements if one occurs twice, or if no more pairs should have
+# been equal, by how close so many of them lie.
 _EXPECTED_TWICE = 10.0
 _CLOSE = 10
-# A column is taken for a counter if so many rows grow one after the other, or so many texts
-# follow each other, or so many rows of one task where it grows from row to row of each. Of
-# columns without an order one in 8! = 40,320 grows so by chance.
+# A column is taken for a counter if so many rows grow one after the other, or so many
+# texts follow each other, or so many rows of one task where it grows from row to row of
+# each. Of columns without an order one in 8! = 40,320 grows so by chance.
 _COUNTER_ROWS = 8
 _TASK_ROWS = 3
 # A text column with at most so many different values may have any of them often.
@@ -147,8 +147,8 @@ def decide(
 ) -> Decision:
     """Look at a column of normal rows, in their order, of tasks given by number (n,).
 
-    `linear` says how numbers are scaled, see :class:`NumberMap`, and `parts` what is used
-    of columns with a past.
+    `linear` says how numbers are scaled, see :class:`NumberMap`, and `parts` what is
+    used of columns with a past.
     """
     is_known = np.isfinite(column.values)
     n_known = int(is_known.sum())

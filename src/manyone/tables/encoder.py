@@ -35,15 +35,17 @@ from manyone.tables.maps import (
 )
 from manyone.tables.past import add_past
 
-# What was never seen (a level, a gap) is guarded while at most this share of the rows, over the
-# columns guarded, has such of its own: so many normal rows will bring more.
+# What was never seen (a level, a gap) is guarded while at most this share of the rows,
+# over the columns guarded, has such of its own: so many normal rows will bring more.
 _NEWS = 0.01
-# A value that stays beyond those of its task counts as so many of their standard deviations
-# beyond, if other tasks have had such values. When it comes, its difference tells it.
+# A value that stays beyond those of its task counts as so many of their standard
+# deviations beyond, if other tasks have had such values. When it comes, its difference
+# tells it.
 _FARTHEST_LEVEL = 3.0
 # Rows of a task from which on it is known where its values lie.
 _KNOWN_ROWS = 50
-# Beyond so many measurements, what is missing is not expected from the others: means stand for it.
+# Beyond so many measurements, what is missing is not expected from the others: means
+# stand for it.
 _MOST_RELATED = 1000
 
 
@@ -63,11 +65,11 @@ class Layout(NamedTuple):
     gaps : ndarray of shape (p,)
         Training rows without a value of each of them.
     indicators : ndarray of int
-        Which of them have a coordinate for being missing. A gap that only one row has is
-        news to all others: left out, the row looks as new ones do.
+        Which of them have a coordinate for being missing. A gap that only one row has
+        is news to all others: left out, the row looks as new ones do.
     source : ndarray of shape (D,)
-        Number of the used column that each coordinate comes from. It is -1 for the last one,
-        which is set where a column is missing that never was, or in one row only.
+        Number of the used column that each coordinate comes from. It is -1 for the last
+        one, which is set where a column is missing that never was, or in one row only.
     curves : dict of int to Curve
         Of each coordinate that is a number.
     measurements : ndarray of shape (m,)
@@ -143,15 +145,16 @@ class Encoder:
     linear : float
         How numbers are scaled: 1 is linearly, 0 by their ranks.
     fill : ndarray of shape (T + 1, D)
-        What stands for missing coordinates: the mean of the task, and, last, of all rows; of a
-        coordinate with two values the one that is closer to the mean.
+        What stands for missing coordinates: the mean of the task, and, last, of all
+        rows; of a coordinate with two values the one that is closer to the mean.
     precision : ndarray of shape (m, m) or None
-        Inverse covariance, inside tasks, of the coordinates of measurements (columns of numbers
-        with more than two values): by it a missing one is expected from the others of its row.
-        None where no value was missing, or of more than a thousand measurements.
+        Inverse covariance, inside tasks, of the coordinates of measurements (columns of
+        numbers with more than two values): by it a missing one is expected from the
+        others of its row. None where no value was missing, or of more than a thousand
+        measurements.
     reach : ndarray of shape (2, T + 1, L)
-        Between what the levels of columns with a past stay in each task, and, last, in tasks
-        that are not known.
+        Between what the levels of columns with a past stay in each task, and, last, in
+        tasks that are not known.
     """
 
     decisions: tuple[Decision, ...]
@@ -272,8 +275,8 @@ class Encoder:
     def guard(self, ranges: ColumnRange) -> ColumnRange:
         """The guard of encoded rows that follows from ranges of the columns of numbers.
 
-        A level never seen, or a value missing where none ever was, is out of range at once; where
-        such news are an everyday matter, they are not guarded.
+        A level never seen, or a value missing where none ever was, is out of range at
+        once; where such news are an everyday matter, they are not guarded.
         """
         layout = self.layout
         lower, upper = np.zeros((2, len(layout.source)))

@@ -255,8 +255,8 @@ def _words(
 ) -> list[Words]:
     """What there is to say about one column of some rows (k,) of a frame.
 
-    `expected` (k, width) are its coordinates, and `deviation` (k, width) how far the rows
-    are from them, in what is usual.
+    `expected` (k, width) are its coordinates, and `deviation` (k, width) how far the
+    rows are from them, in what is usual.
     """
     name = model.encoder_.layout.used[place]
     column = columns[name].take(rows)

@@ -45,8 +45,8 @@ from manyone.tables.unknown import UnknownTasks
 if TYPE_CHECKING:
     from manyone.tables.model import TableModel
 
-# How numbers are scaled. People differ in the order of their values; faults show in how far values
-# go, and need distances that mean something.
+# How numbers are scaled. People differ in the order of their values; faults show in how
+# far values go, and need distances that mean something.
 _LINEAR = {"strangers": 0.0, "any": 0.0, "faults": 0.9}
 # Rows of an ignored column that are looked at for dates.
 _LOOKED_AT = 100
@@ -108,7 +108,8 @@ def fit_table(asked: TableModel, table: Table) -> Fitted:
 def fit_again(known: TableModel, training: TrainingTable, part: float = 1.0) -> Fitted:
     """Encoder, model and thresholds of other rows, with the settings that were chosen.
 
-    Where the rows are a part of all rows, thresholds are set as those of all rows would be.
+    Where the rows are a part of all rows, thresholds are set as those of all rows would
+    be.
     """
     learned = training.settled()
     _refuse_lone_rows(learned)
@@ -169,7 +170,8 @@ def guarded(
 ) -> Fitted:
     """The model with ranges guarded and unknown tasks met.
 
-    `learned` are those of the training rows that it was fitted to, and `Z` their numbers.
+    `learned` are those of the training rows that it was fitted to, and `Z` their
+    numbers.
     """
     rows, tasks, source = training_rows(
         model, Z, learned.labels, learned.given()["outlier"], reset=False
@@ -198,7 +200,8 @@ def _guard_ranges(
 ) -> None:
     """Give a fitted model a range guard, which its thresholds know of.
 
-    `lost` is what the guard says of each training row, in their order, when it is left out.
+    `lost` is what the guard says of each training row, in their order, when it is left
+    out.
     """
     solution = model.solution_
     unit = score_range(model.calibration_.scores)

@@ -9,9 +9,10 @@ import numpy as np
 from manyone.messages import plural
 from manyone.progress import announce
 
-# Seconds for each row that is kept, and for each of its coordinates, of a fit that is not
-# tuned, on a machine whose probe takes `_PROBE_SECONDS`. By 13 tables of 200 to 100,000 rows,
-# 4 to 1,000 tasks and 9 to 89 coordinates on one thread; all lie within a factor of 2.5.
+# Seconds for each row that is kept, and for each of its coordinates, of a fit that is
+# not tuned, on a machine whose probe takes `_PROBE_SECONDS`. By 13 tables of 200 to
+# 100,000 rows, 4 to 1,000 tasks and 9 to 89 coordinates on one thread; all lie within a
+# factor of 2.5.
 _ROW_SECONDS = 3e-4
 _VALUE_SECONDS = 1e-5
 _PROBE_SECONDS = 0.01

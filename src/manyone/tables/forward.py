@@ -1,15 +1,15 @@
 """The forward check: what a model of earlier rows would have raised on later ones.
 
 Thresholds promise a rate for rows like those of training. Rows that come in time drift,
-and the table itself says by how much: a model of the first three quarters of every task,
-with thresholds set as those of the model are, scores the last quarter. The share that
-raises an alarm is a forecast for tomorrow. It changes nothing in the model.
+and the table itself says by how much: a model of the first three quarters of every
+task, with thresholds set as those of the model are, scores the last quarter. The share
+that raises an alarm is a forecast for tomorrow. It changes nothing in the model.
 
-Thresholds look ahead: rows in time are expected to be farther away than left-out ones, by
-what blocks of time show (:mod:`manyone.calibration.equal_terms`). Estimates of that from
-three quarters of the rows and from all of them differ by chance, and by more than all else
-in the check (``python benchmarks/bench_forward.py ceiling``). So the check looks ahead by
-as much as the model does.
+Thresholds look ahead: rows in time are expected to be farther away than left-out ones,
+by what blocks of time show (:mod:`manyone.calibration.equal_terms`). Estimates of that
+from three quarters of the rows and from all of them differ by chance, and by more than
+all else in the check (``python benchmarks/bench_forward.py ceiling``). So the check
+looks ahead by as much as the model does.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ class ForwardCheck:
     def by_chance(self, rate: float) -> tuple[float, float]:
         """Shares between which `raised` lies, in 99 of 100 tables that do not drift.
 
-        Neither the later rows nor those behind the thresholds are independent. The share
-        that a threshold raises varies as a beta variable, the alarms then as a binomial
-        one, with as many rows as are independent.
+        Neither the later rows nor those behind the thresholds are independent. The
+        share that a threshold raises varies as a beta variable, the alarms then as a
+        binomial one, with as many rows as are independent.
         """
         sizes = np.bincount(self.codes)
         counts = sizes[sizes > 0] / correlation_time(self.p_value, self.codes)
@@ -99,8 +99,8 @@ class ForwardCheck:
 def check_forward(model: TableModel) -> ForwardCheck | None:
     """Fit to the earlier rows of every task as the model was, and test with the later.
 
-    Settings are those of the model: nothing is tuned again. The check takes about as long
-    as a fit without tuning.
+    Settings are those of the model: nothing is tuned again. The check takes about as
+    long as a fit without tuning.
 
     Parameters
     ----------

@@ -43,8 +43,8 @@ Series = nw.Series[Any]
 Name = str | int
 #: A column on its way into a table.
 Values = Labels | list[Any] | Series
-#: Columns of these types hold whatever somebody wrote: their texts may stand for numbers,
-#: dates or truths. Those of categories hold names.
+#: Columns of these types hold whatever somebody wrote: their texts may stand for
+#: numbers, dates or truths. Those of categories hold names.
 WRITTEN = (nw.String, nw.Object, nw.Unknown)
 
 
@@ -56,7 +56,8 @@ class Column:
     ----------
     kind : {"number", "boolean", "date", "text"} or another word for what cannot be used
     values : ndarray of shape (n,)
-        Float64, NaN where missing: numbers, 0 and 1, seconds since 1970, or numbers of `levels`.
+        Float64, NaN where missing: numbers, 0 and 1, seconds since 1970, or numbers of
+        `levels`.
     levels : ndarray of str or None
         What the values of a text column stand for.
     past : ndarray of shape (n, 2) or None
@@ -414,7 +415,7 @@ def _seconds(series: Series) -> Array:
     return seconds
 
 
-# ------------------------------------------------------------------------------------------ labels
+# ------------------------------------------------------------------------------- labels
 
 
 def task_labels(frame: Frame, names: Sequence[str]) -> Labels:

@@ -10,16 +10,16 @@ from scipy.linalg import cho_factor, cho_solve
 from manyone._types import Array, Codes, Mask
 from manyone.data.rows import row_blocks
 
-# How often gaps are filled by relations, and these learned again: more rounds change next to
-# nothing, unless most values are missing.
+# How often gaps are filled by relations, and these learned again: more rounds change
+# next to nothing, unless most values are missing.
 _ROUNDS = 5
 
 
 def relations(about: Array, freedom: int) -> Array:
     """Inverse covariance of measurements from rows with gaps, by expectation and maximisation.
 
-    So that few rows say little, it is as if as many further rows as there are measurements had
-    been seen, with unrelated values.
+    So that few rows say little, it is as if as many further rows as there are
+    measurements had been seen, with unrelated values.
 
     Parameters
     ----------

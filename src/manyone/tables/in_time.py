@@ -5,8 +5,8 @@ faults made in them (:mod:`manyone.history.faults`). Later rows that have drifte
 score low without a fault. So what drifts is worth less, as it will be tomorrow.
 
 A single column that drifts would do so for all of them: prices that creep upwards make
-every later row unusual, and a threshold that lets them pass hides faults of all columns.
-So the values of a column that drifts are not used beside its past.
+every later row unusual, and a threshold that lets them pass hides faults of all
+columns. So the values of a column that drifts are not used beside its past.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ from manyone.tables.training import TrainingTable
 LATER = 0.25
 #: Normal rows from which on a task has a last quarter.
 FEWEST_ROWS = 8
-#: Spans of a usual task from which on its rows are compared in time, unless somebody asks
-#: for it. The past of the first rows is short, and differs more than that of later ones.
+#: Spans of a usual task from which on its rows are compared in time, unless somebody
+#: asks for it. The past of the first rows is short, and differs more than that of later
+#: ones.
 ENOUGH_SPANS = 8
 # What may be used of columns of numbers, the preferred first.
 _CANDIDATES = {
@@ -45,7 +46,8 @@ _CANDIDATES = {
 _EARLIER_ROWS = 100
 _LATER_ROWS = 50
 _MOST_TASKS = 50
-# A column drifts if later values are so many times as far from the mean of earlier ones as these.
+# A column drifts if later values are so many times as far from the mean of earlier ones
+# as these.
 _DRIFTS = 1.5
 
 

@@ -13,25 +13,29 @@ from scipy.special import ndtri
 from manyone._types import Array
 from manyone.tables.frames import Column
 
-#: Numbers that a column with a past becomes: its values, less what is usual at their time
-#: where it has a season; how they differ from those before; how much they move lately.
+#: Numbers that a column with a past becomes: its values, less what is usual at their
+#: time where it has a season; how they differ from those before; how much they move
+#: lately.
 PARTS = ("level", "difference", "swing")
 #: What any other column of numbers becomes.
 VALUES = ("value",)
-# Knots of the map of a column of numbers: of 2,000 normal, heavy-tailed or two-humped values
-# the farthest coordinate then errs by 0.15 standard deviations (17 knots: 0.19, 9: 0.56).
+# Knots of the map of a column of numbers: of 2,000 normal, heavy-tailed or two-humped
+# values the farthest coordinate then errs by 0.15 standard deviations (17 knots: 0.19,
+# 9: 0.56).
 _KNOTS = 33
-# Beyond the range a coordinate grows by this much for each further distance between its end and
-# the median: flatter than inside, or one value would count for more than all other columns.
+# Beyond the range a coordinate grows by this much for each further distance between its
+# end and the median: flatter than inside, or one value would count for more than all
+# other columns.
 _BEYOND = 0.5
 # Encoded numbers stay within: what lies beyond is as far away as can be told.
 _FARTHEST = 1e3
-#: Height of a category's coordinate: two categories are as far apart as two random numbers.
+#: Height of a category's coordinate: two categories are as far apart as two random
+#: numbers.
 LEVEL_HEIGHT = 1 / np.sqrt(2)
 #: That of what no row had: no distance tells it from what one row had, a guard does.
 NEW_HEIGHT = LEVEL_HEIGHT * (1 + 1e-6)
-# A level is rare below so many rows, or below this share of them; and so many may be frequent,
-# or one column would have more coordinates than all others.
+# A level is rare below so many rows, or below this share of them; and so many may be
+# frequent, or one column would have more coordinates than all others.
 _RARE_ROWS = 5
 _RARE_SHARE = 0.005
 _MOST_LEVELS = 50
@@ -46,8 +50,8 @@ _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Su
 class Curve:
     """Increasing, piecewise linear: between standardised values and normal scores.
 
-    Heavy tails are tamed inside the range seen; beyond it the map goes on linearly, so that wild
-    values stay wild.
+    Heavy tails are tamed inside the range seen; beyond it the map goes on linearly, so
+    that wild values stay wild.
 
     Parameters
     ----------
@@ -66,7 +70,8 @@ class Curve:
     def learn(cls, values: Array, linear: float) -> Curve:
         """The curve of numbers (n,) with two different finite values or more.
 
-        `linear` is the share of the standardised value in it, the rest is its normal score.
+        `linear` is the share of the standardised value in it, the rest is its normal
+        score.
         """
         values = np.sort(values[np.isfinite(values)])
         distinct, first, counts = np.unique(
@@ -170,8 +175,8 @@ class NumberMap:
 class LevelMap:
     """One coordinate for each frequent level, one for rare levels, one for levels never seen.
 
-    To all other rows a level that one row has is never seen: it is encoded so, or left-out rows
-    would look more usual than new ones do.
+    To all other rows a level that one row has is never seen: it is encoded so, or
+    left-out rows would look more usual than new ones do.
 
     Parameters
     ----------

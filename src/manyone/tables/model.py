@@ -59,37 +59,40 @@ from manyone.tables.worth import Worth
 class TableModel(OutlierMixin, BaseEstimator):
     """Alarms for the rows of a table that has a column of entities.
 
-    The model takes numbers, categories, dates and booleans as they come, with their gaps, and
-    lets :func:`manyone.auto` choose the method. It gives every row a score, a p-value, an alarm or
-    none at the rate that you ask for, and reasons on demand.
+    The model takes numbers, categories, dates and booleans as they come, with their
+    gaps, and lets :func:`manyone.auto` choose the method. It gives every row a score, a
+    p-value, an alarm or none at the rate that you ask for, and reasons on demand.
 
     Parameters
     ----------
     task : str, int or a list of them
         Column, or columns, that say which entity a row belongs to.
     anomalies : {"any", "strangers", "faults"}, default="any"
-        What anomalies look like: rows of somebody else, the entity's own rows gone wrong, or both.
+        What anomalies look like: rows of somebody else, the entity's own rows gone
+        wrong, or both.
     method : str or estimator, default="auto"
-        ``"auto"``: chosen and tuned. ``"default"``: what "auto" starts from, untuned. The name of
-        an estimator, as ``"JointOCKSR"``: tuned. An estimator: fitted as it is.
+        ``"auto"``: chosen and tuned. ``"default"``: what "auto" starts from, untuned.
+        The name of an estimator, as ``"JointOCKSR"``: tuned. An estimator: fitted as it
+        is.
     alarm_rate : float, default=0.05
         Share of normal rows that may raise an alarm, on average over tasks.
     task_rate_limit : float or None
-        Largest share of normal rows of a single task that may raise an alarm, on average;
-        never below 1/(n + 1) for n rows. None: three times `alarm_rate`. 1.0: no limit.
+        Largest share of normal rows of a single task that may raise an alarm, on
+        average; never below 1/(n + 1) for n rows. None: three times `alarm_rate`. 1.0:
+        no limit.
     ignore : str, int or a list of them
         Columns that are not features.
     time : str, int or None
-        Column that says when; never a feature. Thresholds are then set, and settings judged, on
-        whole blocks of time that are left out, see :doc:`/time`.
+        Column that says when; never a feature. Thresholds are then set, and settings
+        judged, on whole blocks of time that are left out, see :doc:`/time`.
     history : "auto", int or None, default="auto"
         With a `time`, the model can also compare a row with so many earlier rows of its
-        task: each number with their running mean, and how much it moves with how much it
-        used to. ``"auto"``: with 12 rows, if a usual task has at least 96 rows, unless
-        faults made in later rows are found better without it (`choice_` says so); and not
-        for strangers. Where times are dates, columns are then also compared with what is
-        usual at their hour or weekday, if that brings later rows closer to it. None: not
-        at all.
+        task: each number with their running mean, and how much it moves with how much
+        it used to. ``"auto"``: with 12 rows, if a usual task has at least 96 rows,
+        unless faults made in later rows are found better without it (`choice_` says
+        so); and not for strangers. Where times are dates, columns are then also
+        compared with what is usual at their hour or weekday, if that brings later rows
+        closer to it. None: not at all.
     outlier : str, int or None
         Column that marks rows known to be abnormal.
     random_state : int, RandomState or None
@@ -115,8 +118,8 @@ class TableModel(OutlierMixin, BaseEstimator):
     task_rows_ : ndarray of shape (T,)
         Rows of the table by task.
     time_format_ : str or None
-        How the command line reads the times of text files, as ``"%m/%d/%Y"``; None: dates
-        whose order of day and month is certain.
+        How the command line reads the times of text files, as ``"%m/%d/%Y"``; None:
+        dates whose order of day and month is certain.
     feature_names_in_ : ndarray of str
         Columns that could be features: all but those that other parameters name.
     n_features_in_ : int
@@ -153,7 +156,7 @@ class TableModel(OutlierMixin, BaseEstimator):
     random_state: int | np.random.RandomState | None = None
     groups: Name | None = None
 
-    # ------------------------------------------------------------------------------------- fitting
+    # -------------------------------------------------------------------------- fitting
 
     def fit(self, table: Table, y: object = None) -> Self:
         """Learn what is normal for each entity of a table of normal rows.
@@ -161,10 +164,11 @@ class TableModel(OutlierMixin, BaseEstimator):
         Parameters
         ----------
         table : data frame, path, function or Dask data frame
-            All rows are normal, but for those that the column `outlier` marks. A path is
-            that of a Parquet file or of a folder of them; a function returns the frames
-            of a table. The table is read once, or twice where rows have a season. The
-            model is fitted to at most 2,000 rows of a task, and 100,000 of all, see :doc:`/scale`.
+            All rows are normal, but for those that the column `outlier` marks. A path
+            is that of a Parquet file or of a folder of them; a function returns the
+            frames of a table. The table is read once, or twice where rows have a
+            season. The model is fitted to at most 2,000 rows of a task, and 100,000 of
+            all, see :doc:`/scale`.
         y : ignored
             scikit-learn's tools pass labels, which this model does not need.
 
@@ -292,7 +296,7 @@ class TableModel(OutlierMixin, BaseEstimator):
             "unknown_rate": self.unknown_.rate(alarm_rate),
         }
 
-    # ------------------------------------------------------------------------------------- scoring
+    # -------------------------------------------------------------------------- scoring
 
     def score(
         self,
@@ -329,8 +333,9 @@ class TableModel(OutlierMixin, BaseEstimator):
             Columns of the table to copy to the answer.
         at_least : dict or None
             Smallest change worth an alarm: for columns of numbers the difference from
-            the expected value, as ``{"flow": 5}``, or its share, as ``{"flow": "10%"}``.
-            An alarm led by such a column stays only if it differs by so much.
+            the expected value, as ``{"flow": 5}``, or its share, as
+            ``{"flow": "10%"}``. An alarm led by such a column stays only if it differs
+            by so much.
         direction : dict or None
             ``"up"`` or ``"down"``: an alarm led by the column stays only if its value
             lies above, or below, the expected one.
@@ -463,8 +468,8 @@ class TableModel(OutlierMixin, BaseEstimator):
     def explain(self, table: Table, *, top: int = 3, needed: bool = False) -> Table:
         """Which columns make each row unusual, alarmed or not.
 
-        For each column: how much less unusual would the row be if this column alone were
-        what the others, and the task's own rows, make one expect?
+        For each column: how much less unusual would the row be if this column alone
+        were what the others, and the task's own rows, make one expect?
 
         Parameters
         ----------
@@ -481,11 +486,12 @@ class TableModel(OutlierMixin, BaseEstimator):
         Returns
         -------
         data frame
-            ``row, task, rank, column, value, expected, share, view, nearest``: values as
-            texts; the column's share in what is unusual; which view finds the row unusual
-            (``strangers``, ``faults``, ``range`` for a value out of range, ``unknown`` for
-            an unknown task); the positions of the closest normal rows of the task in the
-            training table. A pandas result repeats the index of what was given.
+            ``row, task, rank, column, value, expected, share, view, nearest``: values
+            as texts; the column's share in what is unusual; which view finds the row
+            unusual (``strangers``, ``faults``, ``range`` for a value out of range,
+            ``unknown`` for an unknown task); the positions of the closest normal rows
+            of the task in the training table. A pandas result repeats the index of what
+            was given.
         """
         check_is_fitted(self)
         check_scalar(top, "top", Integral, min_val=0)
@@ -535,8 +541,8 @@ class TableModel(OutlierMixin, BaseEstimator):
     def columns_in_stream(self, frame: Frame, past: TablePast, moves: Mask) -> Columns:
         """The columns that are used, with the past of their rows.
 
-        As `with_past` for rows as they come: the past moves on in place. No frame is made,
-        which would take longer than all the rest of a single row.
+        As `with_past` for rows as they come: the past moves on in place. No frame is
+        made, which would take longer than all the rest of a single row.
         """
         columns = self.encoder_.read(frame)
         made, _ = self._made(frame, columns, past, moves, in_order=False)
@@ -584,7 +590,7 @@ class TableModel(OutlierMixin, BaseEstimator):
         answers = self._answer(frame)
         return evaluate_answers(frame, answers, read_yes_no(frame, outlier), self)
 
-    # -------------------------------------------------------------------------------------- upkeep
+    # --------------------------------------------------------------------------- upkeep
 
     def recalibrate(self, alarm_rate: float) -> Self:
         """Promise another alarm rate, in (0, 1); nothing is refitted."""
@@ -597,8 +603,8 @@ class TableModel(OutlierMixin, BaseEstimator):
     def enroll(self, table: Table) -> Self:
         """Add normal rows of known tasks, or new tasks; settings stay, thresholds are set anew.
 
-        The model is fitted to its rows and these. Of tasks that become too large a sample
-        is kept, as in `fit`.
+        The model is fitted to its rows and these. Of tasks that become too large a
+        sample is kept, as in `fit`.
 
         Parameters
         ----------

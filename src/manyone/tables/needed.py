@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from manyone.tables.explain import Explanation
     from manyone.tables.model import TableModel
 
-# Steps away from a value: the first is this share of the column's range, then it is doubled,
-# up to 2^14 ranges away. The value is then known to 2^-40 of the last step.
+# Steps away from a value: the first is this share of the column's range, then it is
+# doubled, up to 2^14 ranges away. The value is then known to 2^-40 of the last step.
 _FIRST = 1.0 / 32.0
 _DOUBLED = 20
 _HALVED = 40

@@ -173,9 +173,9 @@ class TablePast:
         labels, times : ndarray of shape (n,)
             Rows without a label, or without a time (NaN), move nothing.
         in_order : bool
-            Whether rows that are older than rows of an earlier call are refused. If not,
-            rows are taken as they come: an older one is as late as the latest before it.
-            The past then moves on in place, that of the tasks that it has.
+            Whether rows that are older than rows of an earlier call are refused. If
+            not, rows are taken as they come: an older one is as late as the latest
+            before it. The past then moves on in place, that of the tasks that it has.
         """
         tasks, codes = encode(labels)
         before = self.of_tasks(tasks)
@@ -344,7 +344,7 @@ def season_words(frame: Frame, name: str, past: TablePast) -> list[str]:
     return [season.words(time) if time == time else "" for time in times]
 
 
-# --------------------------------------------------------------------------------- training
+# ----------------------------------------------------------------------------- training
 
 
 @dataclass(frozen=True, eq=False)

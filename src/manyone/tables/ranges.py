@@ -1,9 +1,10 @@
 """Ranges of columns, and how far out of them normal rows are when they are left out.
 
-A value x above the range of a column is ``(x - highest) / (highest - median)`` tails outside: the
-same whatever the units, and fair to heavy tails. The row with the highest value, left out, is to
-the others what a new row is to all. So the margin is the farthest that any left-out row is
-outside. A normal row of n + 1 leaves it with a chance of at most 1 / (n + 1).
+A value x above the range of a column is ``(x - highest) / (highest - median)`` tails
+outside: the same whatever the units, and fair to heavy tails. The row with the highest
+value, left out, is to the others what a new row is to all. So the margin is the
+farthest that any left-out row is outside. A normal row of n + 1 leaves it with a chance
+of at most 1 / (n + 1).
 """
 
 from __future__ import annotations
@@ -82,7 +83,8 @@ def _three_highest(values: Array, groups: Codes) -> tuple[Array, Codes]:
 def _two_without(group: int, values: Array, owners: Codes) -> Array:
     """The two highest values (2, p) of three (3, p), without those of one group.
 
-    A column with no value in any other group has no other range: one value counts twice.
+    A column with no value in any other group has no other range: one value counts
+    twice.
     """
     first = np.where(owners[0] == group, values[1], values[0])
     second = np.where(np.isin(owners[:2], [group]).any(axis=0), values[2], values[1])

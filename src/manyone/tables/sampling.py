@@ -1,8 +1,8 @@
 """Large tables: read once, and of every task a limited number of rows is kept.
 
 Rows are drawn by a hash of their content. Whatever their order, the blocks, files or
-partitions they come in, and whoever reads them, the same rows are kept. The table is then
-fitted by the code that fits any table.
+partitions they come in, and whoever reads them, the same rows are kept. The table is
+then fitted by the code that fits any table.
 """
 
 from __future__ import annotations
@@ -23,18 +23,19 @@ from manyone.tables.frames import WRITTEN, Table, as_table, interpreted
 from manyone.tables.past import Compared, TablePast, TrainingPast
 from manyone.tables.training import TrainingTable, read_training
 
-#: Most rows of a task that a model is fitted to, by `benchmarks/bench_table_sample.py`: more
-#: tell no more. Rows known to be abnormal are as many more. Of many large tasks fewer rows are
-#: kept, see :func:`~manyone.selection.costs.rows_of_each_task`.
+#: Most rows of a task that a model is fitted to, by `benchmarks/bench_table_sample.py`:
+#: more tell no more. Rows known to be abnormal are as many more. Of many large tasks
+#: fewer rows are kept, see :func:`~manyone.selection.costs.rows_of_each_task`.
 MOST_TASK_ROWS = 2_000
-#: Most rows of a task whose rows are compared with earlier ones: neighbours in time tell
-#: much the same, and each row has three times as many numbers
+#: Most rows of a task whose rows are compared with earlier ones: neighbours in time
+#: tell much the same, and each row has three times as many numbers
 #: (`benchmarks/bench_history.py rows`).
 MOST_ROWS_WITH_PAST = 500
 #: Most rows of all tasks together. With many tasks, fewer of each are kept.
 MOST_ROWS = 100_000
 # Share of the rows of a task that may be copies of what is not in the sample, without a
-# warning, and contents that this is judged from: the estimate errs by a tenth with so many.
+# warning, and contents that this is judged from: the estimate errs by a tenth with so
+# many.
 _MOST_MISSED = 0.25
 _FEWEST_CONTENTS = 100
 # Rows of a frame that are looked at in one go.
@@ -154,7 +155,7 @@ def with_more_rows(rows: TrainingTable, more: TrainingTable) -> TrainingTable:
     return sampled(rows.joined(more))
 
 
-# ------------------------------------------------------------------------------------- limits
+# ------------------------------------------------------------------------------- limits
 
 
 def sampled(rows: TrainingTable) -> TrainingTable:
@@ -165,8 +166,8 @@ def sampled(rows: TrainingTable) -> TrainingTable:
 def limited(rows: TrainingTable) -> TrainingTable:
     """Rows of which no task has more than it may.
 
-    Of larger tasks the contents of lowest hash are kept, each once, with the number of its
-    copies. Rows known to be abnormal count as a task of their own.
+    Of larger tasks the contents of lowest hash are kept, each once, with the number of
+    its copies. Rows known to be abnormal count as a task of their own.
     """
     strata = rows.strata()
     quota = rows_per_task(rows)
@@ -191,9 +192,9 @@ def limited(rows: TrainingTable) -> TrainingTable:
 def drawn_copies(rows: TrainingTable) -> TrainingTable:
     """Rows in which a content of a large task stands as often as its copies make it.
 
-    Of the copies of all contents that were kept, in the order of their hashes, every m-th is
-    drawn. So the task has as many rows as it may have. A content with more copies than that
-    has its exact share.
+    Of the copies of all contents that were kept, in the order of their hashes, every
+    m-th is drawn. So the task has as many rows as it may have. A content with more
+    copies than that has its exact share.
 
     Parameters
     ----------
@@ -228,8 +229,9 @@ def drawn_copies(rows: TrainingTable) -> TrainingTable:
 def _warn_of_missed_copies(contents: TrainingTable, is_frequent: Mask) -> None:
     """Warn where a task has many more rows than its contents explain.
 
-    The hashes of m contents of lowest hash, out of N, reach to about m / N of all hashes. So N
-    is known, and with the copies of rare contents how many rows there should be.
+    The hashes of m contents of lowest hash, out of N, reach to about m / N of all
+    hashes. So N is known, and with the copies of rare contents how many rows there
+    should be.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
 """Which season rows are compared by: chosen by how close it brings later rows to it.
 
 A season is used where rows of later training days are closer to what was usual in their
-phase than to what was usual at all, by :mod:`manyone.history.seasons`, and where that makes
-their differences from a running mean smaller.
+phase than to what was usual at all, by :mod:`manyone.history.seasons`, and where that
+makes their differences from a running mean smaller.
 """
 
 from __future__ import annotations
@@ -130,9 +130,9 @@ def _median_number(codes: Codes, values: Array) -> float:
 def _gains(training: TrainingTable, names: list[str], season: Season) -> Array:
     """Logarithm of what deviations of later rows shrink by, a mean over tasks, (p,).
 
-    Two kinds of deviations count: from what is usual in the phase, against what is usual
-    in as long a time; and differences from the running mean, with a season and without.
-    Where tasks do not agree there is no gain.
+    Two kinds of deviations count: from what is usual in the phase, against what is
+    usual in as long a time; and differences from the running mean, with a season and
+    without. Where tasks do not agree there is no gain.
     """
     assert training.times is not None
     values = [training.columns[name].values for name in names]

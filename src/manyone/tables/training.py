@@ -31,8 +31,8 @@ from manyone.tables.frames import (
 )
 from manyone.tables.past import TablePast, add_past, is_hidden
 
-#: Rows from which on a task is judged by earlier blocks of time only: the first two of five
-#: blocks are then a model that later rows can be judged by.
+#: Rows from which on a task is judged by earlier blocks of time only: the first two of
+#: five blocks are then a model that later rows can be judged by.
 ENOUGH_TO_LOOK_AHEAD = 60
 
 

@@ -1,12 +1,12 @@
 """Rows of tasks that were never seen, judged by their distance from everything that was.
 
-The score is minus the distance to the nearest row of any task. What is normal for a new task is
-learned by leaving tasks out: every row is compared with the rows of the other tasks only. Tasks are
-the units. T of them give p-values of (1 + sum of shares of their rows that score no higher) /
-(T + 1). If new tasks are like the known ones, P(p <= a) <= a on average over new tasks (Lee, Barber
-& Willett 2023). Where the rate is below 1/(T + 1), only rows beyond those of every known task raise
-an alarm. Up to 1/(T + 1) of normal rows are beyond. A single task says nothing of others: no row
-of theirs raises an alarm.
+The score is minus the distance to the nearest row of any task. What is normal for a new
+task is learned by leaving tasks out: every row is compared with the rows of the other
+tasks only. Tasks are the units. T of them give p-values of (1 + sum of shares of their
+rows that score no higher) / (T + 1). If new tasks are like the known ones, P(p <= a) <=
+a on average over new tasks (Lee, Barber & Willett 2023). Where the rate is below 1/(T +
+1), only rows beyond those of every known task raise an alarm. Up to 1/(T + 1) of normal
+rows are beyond. A single task says nothing of others: no row of theirs raises an alarm.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class UnknownTasks:
     ) -> UnknownTasks:
         """From normal rows (n, d), sorted by task.
 
-        `guard` has ranges with whole tasks left out; `lost` (n,) is what it says of rows whose task
-        was left out.
+        `guard` has ranges with whole tasks left out; `lost` (n,) is what it says of
+        rows whose task was left out.
         """
         tasks = np.unique(codes, return_inverse=True)[1]
         if len(X) > _MOST_ROWS:
@@ -71,7 +71,8 @@ class UnknownTasks:
         if tasks.max() > 0:
             unit = score_range(-nearest)
         else:
-            # Without its only task a model has nothing: whatever comes is nearer than that.
+            # Without its only task a model has nothing: whatever comes is nearer than
+            # that.
             nearest[:] = _NOTHING_NEAR
         scores = -nearest - unit * lost
         # Tasks are the units: each counts as one row.

@@ -1,9 +1,9 @@
 """Changes worth an alarm: the smallest one, and the direction, of chosen columns.
 
-An alarm stays only if the column that leads it differs from what was expected by so much,
-that way. Alarms led by other columns stay. So do those led by an empty field, or by a
-field that is usually empty: there is no difference to measure. Scores and p-values do not
-change, and no alarm is added: normal rows raise no more alarms than before.
+An alarm stays only if the column that leads it differs from what was expected by so
+much, that way. Alarms led by other columns stay. So do those led by an empty field, or
+by a field that is usually empty: there is no difference to measure. Scores and p-values
+do not change, and no alarm is added: normal rows raise no more alarms than before.
 """
 
 from __future__ import annotations

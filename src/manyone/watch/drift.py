@@ -1,22 +1,23 @@
 r"""Evidence that rows have changed: conformal test martingales, one for each task.
 
-Let :math:`p_n` be the smoothed rank of the n-th score among those before it. As long as rows are
-exchangeable the ranks are independent and uniform on (0, 1), so the wealth of anyone who bets on
-them at fair odds,
+Let :math:`p_n` be the smoothed rank of the n-th score among those before it. As long as
+rows are exchangeable the ranks are independent and uniform on (0, 1), so the wealth of
+anyone who bets on them at fair odds,
 
 .. math:: M_n = M_{n-1} \sum_k \pi_{n,k} f_k(p_n), \qquad \int_0^1 f_k = 1,
 
-is a martingale, and by Ville's inequality it *ever* exceeds :math:`1/\delta` with probability at
-most :math:`\delta`. Bets :math:`f_k` lean towards low ranks (rows less normal than before), some
-towards high ones; shares :math:`\pi` follow what has paid, with a little moved back to all at every
-step, so that a change after a long quiet time is still met.
+is a martingale, and by Ville's inequality it *ever* exceeds :math:`1/\delta` with
+probability at most :math:`\delta`. Bets :math:`f_k` lean towards low ranks (rows less
+normal than before), some towards high ones; shares :math:`\pi` follow what has paid,
+with a little moved back to all at every step, so that a change after a long quiet time
+is still met.
 
-Where rows resemble the one before, low ranks come in runs although nothing changes, and whoever
-bets on them gets rich. So a row counts for :math:`c_n = (1 - r)/(1 + r)` of one: :math:`f_k` is
-replaced by :math:`f_k^{c_n}`. Here r is about the correlation of neighbouring ranks so far, and
-before them that of left-out scores in time. As :math:`c_n \le 1` is known before the rank is, no
-bet is better than fair (Jensen), and Ville's inequality stands. Where rows are independent, r
-soon is about 0.
+Where rows resemble the one before, low ranks come in runs although nothing changes, and
+whoever bets on them gets rich. So a row counts for :math:`c_n = (1 - r)/(1 + r)` of
+one: :math:`f_k` is replaced by :math:`f_k^{c_n}`. Here r is about the correlation of
+neighbouring ranks so far, and before them that of left-out scores in time. As
+:math:`c_n \le 1` is known before the rank is, no bet is better than fair (Jensen), and
+Ville's inequality stands. Where rows are independent, r soon is about 0.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ _PRIOR = np.array([0.4, 0.2, 0.3, 0.1])
 _MOVED = 0.005
 # Ranks below this are low.
 _LOW = 1.0 / 3.0
-# No row counts for less. After a change all ranks are low, and that must not be taken for mere
-# likeness of neighbours.
+# No row counts for less. After a change all ranks are low, and that must not be taken
+# for mere likeness of neighbours.
 _LEAST = 0.1
 # Pairs of neighbours that what training rows were like counts for.
 _FIRST_PAIRS = 20.0
@@ -60,8 +61,8 @@ def fresh_shares() -> Array:
 def uniforms(codes: Codes, counts: Codes) -> Array:
     """Uniform numbers in (0, 1), shape (k,): the same for the same task and count.
 
-    They are drawn by hashing (splitmix64) and not from a stream. So it does not matter how rows
-    are batched, in which order tasks come, or where a run was resumed.
+    They are drawn by hashing (splitmix64) and not from a stream. So it does not matter
+    how rows are batched, in which order tasks come, or where a run was resumed.
     """
     x = mixed(codes.astype(np.uint64) + np.uint64(STEP))
     x = mixed((x ^ counts.astype(np.uint64)) + np.uint64(STEP))
@@ -98,8 +99,8 @@ def marks(p: Array) -> Array:
 def first_neighbours(counted: Array) -> Array:
     """Sums of products of neighbouring marks and their numbers (T, 2) before the first row.
 
-    They are such that the first row of a task counts for as much as its training rows do,
-    `counted` (T,).
+    They are such that the first row of a task counts for as much as its training rows
+    do, `counted` (T,).
     """
     count = np.clip(counted, _LEAST, 1.0)
     product = np.arcsin((1.0 - count) / (1.0 + count)) / (0.5 * np.pi)

@@ -1,8 +1,8 @@
 """Incidents of a stream: found batch by batch, and kept in the store.
 
-Alarms of a task that follow each other closely are a stretch (`manyone.watch.stretches`). The
-store knows with which alarm of a task one began that may go on. An incident has the id of its
-first alarm, which stays whatever joins it.
+Alarms of a task that follow each other closely are a stretch
+(`manyone.watch.stretches`). The store knows with which alarm of a task one began that
+may go on. An incident has the id of its first alarm, which stays whatever joins it.
 """
 
 from __future__ import annotations

@@ -30,8 +30,9 @@ def answer_rows(
 ) -> Answers:
     """What the model alone says of rows of an array, or of a table.
 
-    `columns` are those of the table, where they have been read with their past. P-values and
-    alarms of an array are left to the monitor, which has them for all of its rows.
+    `columns` are those of the table, where they have been read with their past.
+    P-values and alarms of an array are left to the monitor, which has them for all of
+    its rows.
     """
     if isinstance(model, TableModel):
         answers = model._answer(as_table(X), columns=columns)

@@ -60,11 +60,11 @@ class Watched:
     weight : ndarray of shape (n,)
         With which thresholds took the row as normal.
     evidence : ndarray of shape (n,)
-        Natural logarithm of the evidence that the row's task drifts; the flag is raised where it
-        reaches ``-log(drift_level)``. NaN for rows that did not count.
+        Natural logarithm of the evidence that the row's task drifts; the flag is raised
+        where it reaches ``-log(drift_level)``. NaN for rows that did not count.
     codes : ndarray of shape (n,)
-        Number of the row's task among those of the model, -1 for a task never seen, whose rows
-        are answered by the model alone.
+        Number of the row's task among those of the model, -1 for a task never seen,
+        whose rows are answered by the model alone.
     new : ndarray of bool of shape (n,)
         False for rows whose id came before, which are answered as they were.
     by_model : Answers
@@ -92,9 +92,9 @@ class Watched:
 class Monitor:
     """Watches rows of a fitted model in the order of time.
 
-    A flag says that rows have changed. Thresholds follow the rows: with answers about alarms the
-    promised rate is held while things drift, without answers it is not. :doc:`/time` says what is
-    promised and what is not.
+    A flag says that rows have changed. Thresholds follow the rows: with answers about
+    alarms the promised rate is held while things drift, without answers it is not.
+    :doc:`/time` says what is promised and what is not.
 
     Parameters
     ----------
@@ -156,7 +156,7 @@ class Monitor:
             )
             self.state.rate = rate
 
-    # ------------------------------------------------------------------------------------- updates
+    # -------------------------------------------------------------------------- updates
 
     def update(
         self, X: object, task: object = None, time: object = None, id: object = None
@@ -172,9 +172,9 @@ class Monitor:
         time : array-like of shape (n,) or str or None
             Only used to say when a drift began and was flagged.
         id : array-like of shape (n,) or str or None
-            Integers or texts. If an id of the last 100,000 rows comes again, it gets the same
-            answer and counts once. None: rows are numbered from 0. This, as `time`, may be the name
-            of a column of `X`.
+            Integers or texts. If an id of the last 100,000 rows comes again, it gets
+            the same answer and counts once. None: rows are numbered from 0. This, as
+            `time`, may be the name of a column of `X`.
 
         Returns
         -------
@@ -266,7 +266,7 @@ class Monitor:
         flag_fleet(self.state)
         return evidence
 
-    # ------------------------------------------------------------------------------------- answers
+    # -------------------------------------------------------------------------- answers
 
     def feedback(self, ids: object, *, normal: object = True) -> int:
         """Tell whether rows were normal: all of them, some, or alarms only; now or later.
@@ -280,7 +280,8 @@ class Monitor:
         Returns
         -------
         int
-            Answers that were used: the others were known already, or their rows are forgotten.
+            Answers that were used: the others were known already, or their rows are
+            forgotten.
         """
         row_ids = plain_ids(ids, None, 0)
         answers = _as_answers(normal, len(row_ids))
@@ -376,7 +377,7 @@ class Monitor:
         state.neighbours[t] = drift.first_neighbours(counted[t])
         return self
 
-    # --------------------------------------------------------------------------------------- state
+    # ---------------------------------------------------------------------------- state
 
     @property
     def thresholds(self) -> Array:
@@ -386,15 +387,15 @@ class Monitor:
     def drifting(self, drift_fdr: float = 0.1) -> Labels:
         """Tasks that drift, few of which are quiet, however many tasks there are.
 
-        Evidence of 1/p comes by chance with a probability of at most p (Ville), so these
-        are p-values. Tasks are selected as by Benjamini & Hochberg (1995). The list only
-        grows until `reset`.
+        Evidence of 1/p comes by chance with a probability of at most p (Ville), so
+        these are p-values. Tasks are selected as by Benjamini & Hochberg (1995). The
+        list only grows until `reset`.
 
         Parameters
         ----------
         drift_fdr : float in (0, 1), default=0.1
-            Expected share of tasks in the list in which nothing has changed, if tasks are
-            independent of each other.
+            Expected share of tasks in the list in which nothing has changed, if tasks
+            are independent of each other.
 
         Returns
         -------

@@ -25,7 +25,8 @@ class Mute(NamedTuple):
     task : str or None
         None: all tasks.
     begin, end : float
-        Rows from `begin` on and before `end` are muted; infinite where there is no limit.
+        Rows from `begin` on and before `end` are muted; infinite where there is no
+        limit.
     why : str
     """
 

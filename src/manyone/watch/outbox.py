@@ -1,8 +1,8 @@
 """Messages that wait in a store until somebody has got them.
 
-A message is written in the transaction that finds its incident. It is sent when all rows
-have been judged, and then noted as sent. So a kill loses none. One that falls between
-sending and noting lets a message be sent again, under the same id.
+A message is written in the transaction that finds its incident. It is sent when all
+rows have been judged, and then noted as sent. So a kill loses none. One that falls
+between sending and noting lets a message be sent again, under the same id.
 """
 
 from __future__ import annotations

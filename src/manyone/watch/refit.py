@@ -1,7 +1,8 @@
 """A new model from rows of a store, and the guard that it has to pass.
 
 The *challenger* is fitted to recent normal rows before the last week. Then it and the
-*champion* score the last week. The challenger takes its place only if three things hold:
+*champion* score the last week. The challenger takes its place only if three things
+hold:
 
 - it raises no more alarms than its promise allows, but for chance;
 - it raises no more alarms than the champion on the same rows, but for chance;

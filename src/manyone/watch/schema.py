@@ -1,7 +1,7 @@
 """Tables of the store, and the views that dashboards read.
 
-Whoever reads the store should read the views: they have plain names and stay as they are. Tables
-may change with `FORMAT`.
+Whoever reads the store should read the views: they have plain names and stay as they
+are. Tables may change with `FORMAT`.
 
 =============  =====================================================================================
 view           its columns
@@ -17,12 +17,12 @@ incidents      task, column, alarms, rows, begin, end, by_chance, stands_out, wo
 messages       id, task, kind, text, made, due, tries, problem, sent
 =============  =====================================================================================
 
-``time`` and ``latest`` are as the table had them. ``seen``, ``given`` and ``read`` are when it
-happened, in UTC. ``alarm``, ``drift`` and ``stands_out`` are 0 or 1. ``answer`` is normal, fault or
-nothing, in ``answers`` also later. An incident is normal only if all its alarms were called so. It
-was first ``seen`` and last ``changed``; its ``id`` is that of its first alarm. ``muted`` says why
-an alarm counts for nothing. ``silent`` is the p-value of the time since the last row of a task
-that has been silent for too long.
+``time`` and ``latest`` are as the table had them. ``seen``, ``given`` and ``read`` are
+when it happened, in UTC. ``alarm``, ``drift`` and ``stands_out`` are 0 or 1. ``answer``
+is normal, fault or nothing, in ``answers`` also later. An incident is normal only if
+all its alarms were called so. It was first ``seen`` and last ``changed``; its ``id`` is
+that of its first alarm. ``muted`` says why an alarm counts for nothing. ``silent`` is
+the p-value of the time since the last row of a task that has been silent for too long.
 """
 
 #: "many" in ASCII: tells our stores from other databases.

@@ -117,11 +117,12 @@ class MonitorState:
     history : ndarray of shape (T, h)
         Scores that ranks are taken among, the first `counts` (T,) of each line.
     log_wealth : ndarray of shape (T, 2)
-        Of the bets on ranks among new rows, and among left-out and new rows (-inf: no bets).
+        Of the bets on ranks among new rows, and among left-out and new rows (-inf: no
+        bets).
     shares : ndarray of shape (T, 2, B)
     neighbours, mark : ndarray of shape (T, 2), (T,)
-        How far rows resemble the one before, and whether the last one was low (0: no row
-        yet), see `drift.weights_of_rows`.
+        How far rows resemble the one before, and whether the last one was low (0: no
+        row yet), see `drift.weights_of_rows`.
     most, least : ndarray of shape (T,)
         Largest evidence so far, and the smallest of the first wealth.
     since, flagged : ndarray of shape (T,)
@@ -261,9 +262,9 @@ def _without_second_bet(
 ) -> Mask:
     """Tasks (T,) whose left-out scores are no history of their new rows.
 
-    Scores borrowed from other tasks say nothing of this one. Models of early blocks give
-    lower scores than new rows get. Scores that tie come from rows that have copies: what
-    is left out with them differs from what a new copy finds in training.
+    Scores borrowed from other tasks say nothing of this one. Models of early blocks
+    give lower scores than new rows get. Scores that tie come from rows that have
+    copies: what is left out with them differs from what a new copy finds in training.
     """
     without = estimator.calibration_.too_few(rate) | tasks_with_ties(anchors)
     if estimator.training_.group is not None:
@@ -271,7 +272,7 @@ def _without_second_bet(
     return without
 
 
-# -------------------------------------------------------------------------------- as bytes
+# ----------------------------------------------------------------------------- as bytes
 
 
 def state_to_bytes(state: MonitorState) -> bytes:

@@ -11,8 +11,9 @@ from manyone.watch.memory import RememberedRows
 from manyone.watch.state import MonitorState
 from manyone.watch.thresholds import Anchors
 
-# Shares of the drift level. Ranks among new rows are exactly uniform where nothing drifts. Ranks
-# among left-out and new rows are nearly so, and only they can show a drift before the first row.
+# Shares of the drift level. Ranks among new rows are exactly uniform where nothing
+# drifts. Ranks among left-out and new rows are nearly so, and only they can show a
+# drift before the first row.
 _LOG_SHARES = np.log([0.9, 0.1])
 
 
@@ -59,7 +60,8 @@ def learn_thresholds(
         state.level[t] = thresholds.moved_level(
             state.level[t], weight, alarm, state.rate, state.has_answers(t)
         )
-        # A row beyond the bound without an alarm, which would be one too many, teaches nothing.
+        # A row beyond the bound without an alarm, which would be one too many, teaches
+        # nothing.
         learned = ~alarm & (scores >= low)
     else:
         learned = state.run[t] <= thresholds.RUN
@@ -128,7 +130,8 @@ def _bet(
     mark = drift.marks(p[:, 0])
     state.neighbours[t] += np.column_stack([mark * state.mark[t], state.mark[t] != 0.0])
     state.mark[t] = mark
-    # Only in the first history: a second one would be ranked among the left-out scores again.
+    # Only in the first history: a second one would be ranked among the left-out scores
+    # again.
     later = rows >= drift.LONGEST
     wealth[later, 1] = before[later, 1]
     state.log_wealth[t] = wealth

@@ -5,8 +5,8 @@ was read, and the state of the monitor. So after a kill at any moment each row h
 counted once or not at all, and the next run goes on from there.
 
 The file is in write-ahead mode: a dashboard reads the last whole batch and never waits,
-nor makes us wait. One process writes: it holds the write lock from its first look to its
-end, and gives it up for the moment of a commit only. Should another process slip in
+nor makes us wait. One process writes: it holds the write lock from its first look to
+its end, and gives it up for the moment of a commit only. Should another process slip in
 there, its commit is noticed, and we stop.
 """
 
@@ -43,7 +43,8 @@ from manyone.watch.model import WatchedModel, estimator_of
 from manyone.watch.monitor import Monitor
 from manyone.watch.state import MonitorState, state_from_bytes, state_to_bytes
 
-# Seconds that a process waits for the write lock: a reader may hold it while it cleans up.
+# Seconds that a process waits for the write lock: a reader may hold it while it cleans
+# up.
 _PATIENCE = 2.0
 #: Note of the last row that a model before the present one has judged.
 MODEL_SINCE = "model_since"
@@ -61,7 +62,8 @@ class ReadFile:
     consumed: Consumed
 
 
-# What was counted since the store was made, and what is so now: name, kind, meaning, query.
+# What was counted since the store was made, and what is so now: name, kind, meaning,
+# query.
 _METRICS: list[tuple[str, Literal["counter", "gauge"], str, str]] = [
     (
         "rows_total",
@@ -144,7 +146,7 @@ class Store:
         #: Whether something has been committed.
         self.saved = False
 
-    # ------------------------------------------------------------------------- transactions
+    # --------------------------------------------------------------------- transactions
 
     def begin(self) -> None:
         """Take the write lock; make the tables if there are none."""
@@ -190,7 +192,7 @@ class Store:
         names = [name for name, *_ in cursor.description]
         return [dict(zip(names, line, strict=True)) for line in cursor]
 
-    # ------------------------------------------------------------------------------ monitor
+    # -------------------------------------------------------------------------- monitor
 
     def monitor(self, model: WatchedModel, drift_level: float | None = None) -> Monitor:
         """The monitor as it was saved, or a new one.
@@ -241,8 +243,9 @@ class Store:
     def start_again(self, model: TableModel, past: TablePast | None = None) -> None:
         """Go on with another model: levels and drift start anew, all else stays.
 
-        Rows that were judged before keep what was said of them, so an incident that they
-        are part of goes on. Answers to them are kept, and move no level of the new model.
+        Rows that were judged before keep what was said of them, so an incident that
+        they are part of goes on. Answers to them are kept, and move no level of the new
+        model.
 
         Parameters
         ----------
@@ -271,7 +274,7 @@ class Store:
         """Keep a fact about the store."""
         self.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", [name, value])
 
-    # -------------------------------------------------------------------------------- files
+    # ---------------------------------------------------------------------------- files
 
     def last_file(self, path: str) -> ReadFile | None:
         """The file that was read last under a full path."""
@@ -306,7 +309,7 @@ class Store:
             [consumed.rows, consumed.size, consumed.digest, form, now_text(), number],
         )
 
-    # --------------------------------------------------------------------------------- rows
+    # ----------------------------------------------------------------------------- rows
 
     @property
     def last_row(self) -> int:
@@ -396,8 +399,8 @@ class Store:
 def open_store(path: Path) -> Iterator[Store]:
     """Open a store, or make one, and keep other processes from writing to it.
 
-    What was not committed is undone at the end. A store that was just made and never committed
-    is removed again.
+    What was not committed is undone at the end. A store that was just made and never
+    committed is removed again.
 
     Raises
     ------

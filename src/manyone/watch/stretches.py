@@ -1,14 +1,15 @@
 """Stretches of a stream, and the incidents within them.
 
-A *stretch* begins with an alarm of a task. It ends where the task is calm for longer than
-an incident may be (`manyone.alerts.incidents.longest_calm`), or after `HORIZON` rows of the
-task. Within a stretch alarms are grouped, and judged, by the same computation as in a table.
+A *stretch* begins with an alarm of a task. It ends where the task is calm for longer
+than an incident may be (`manyone.alerts.incidents.longest_calm`), or after `HORIZON`
+rows of the task. Within a stretch alarms are grouped, and judged, by the same
+computation as in a table.
 
-Which alarms are one incident follows from the rows of their task: it does not matter how
-the stream is cut into batches. Chance has to explain the stretch among the
-last `HORIZON` rows of the task, though only the rows of the stretch are evidence. So a fleet
-without faults shows at most as many incidents that stand out as a table, while each task
-sends `HORIZON` rows.
+Which alarms are one incident follows from the rows of their task: it does not matter
+how the stream is cut into batches. Chance has to explain the stretch among the last
+`HORIZON` rows of the task, though only the rows of the stretch are evidence. So a fleet
+without faults shows at most as many incidents that stand out as a table, while each
+task sends `HORIZON` rows.
 """
 
 from __future__ import annotations

@@ -1,23 +1,25 @@
 r"""Thresholds that follow the rows: adaptive conformal inference with a sliding reference.
 
-The reference of a task is its last 100 rows taken as normal. At first it is its left-out scores,
-moved so that the first threshold is the model's own; they give way to rows evenly, low and high
-ones alike. A row raises the alarm where its p-value is at most the level q of its task. Every
-row taken as normal moves that level (Gibbs & Candes 2021),
+The reference of a task is its last 100 rows taken as normal. At first it is its
+left-out scores, moved so that the first threshold is the model's own; they give way to
+rows evenly, low and high ones alike. A row raises the alarm where its p-value is at
+most the level q of its task. Every row taken as normal moves that level (Gibbs & Candes
+2021),
 
 .. math:: q \leftarrow q + \eta\, w\, (\text{rate} - \text{alarm}),
 
 with w the weight of the belief that the row is normal. In a task whose alarms are
 answered q may fall below 0: alarms that were raised are a debt, and rows without an
-alarm pay it back. In debt only rows beyond the bound below raise an alarm, and none once
-the debt is D = `MOST_DEBT` alarms. So q never falls below :math:`-\eta (D + 1)`. Summed over
-n rows of weight 1 there are at most :math:`\text{rate}\, n + q_0 / \eta + D + 1` alarms,
-whatever the rows do. q is at most 1/2. An alarm that waits for its answer counts by a
-guess, and may add one.
+alarm pay it back. In debt only rows beyond the bound below raise an alarm, and none
+once the debt is D = `MOST_DEBT` alarms. So q never falls below :math:`-\eta (D + 1)`.
+Summed over n rows of weight 1 there are at most
+:math:`\text{rate}\, n + q_0 / \eta + D + 1` alarms, whatever the rows do. q is at most
+1/2. An alarm that waits for its answer counts by a guess, and may add one.
 
-Accepted rows are learned from, so thresholds have bounds that no accepted row can move. They stay
-below the median of the left-out scores, and fall below the first threshold by at most its distance
-from that median (times `CAP`). Only a row that a person has called normal may move them further.
+Accepted rows are learned from, so thresholds have bounds that no accepted row can move.
+They stay below the median of the left-out scores, and fall below the first threshold by
+at most its distance from that median (times `CAP`). Only a row that a person has called
+normal may move them further.
 """
 
 from __future__ import annotations
@@ -36,10 +38,11 @@ WINDOW = 100
 STEP = 0.02
 #: Step of the level as long as there are none.
 GUARDED_STEP = 0.005
-#: How far a threshold may fall unconfirmed, in distances of the first one from the median.
+#: How far a threshold may fall unconfirmed, in distances of the first one from the
+#: median.
 CAP = 1.0
-#: Alarms that a task may owe and still raise one, for rows that are far out. With none, a
-#: sensor that died raised 1 alarm in 12 rows, after a week with six false alarms.
+#: Alarms that a task may owe and still raise one, for rows that are far out. With none,
+#: a sensor that died raised 1 alarm in 12 rows, after a week with six false alarms.
 MOST_DEBT = 25
 # Without answers the level stays within this factor of the rate.
 _FACTOR = 2.0
@@ -48,8 +51,9 @@ _FACTOR = 2.0
 RUN = 0.5
 _MEMORY = 0.8
 _HIGHEST = 0.5
-# With this share of tied scores and fewer, unchanged yes/no rows raised no more drift flags than
-# continuous ones. From a fifth on they raised more (tests/watch/test_drift_of_discrete_rows.py).
+# With this share of tied scores and fewer, unchanged yes/no rows raised no more drift
+# flags than continuous ones. From a fifth on they raised more
+# (tests/watch/test_drift_of_discrete_rows.py).
 _MOST_TIED = 0.1
 
 
@@ -59,8 +63,8 @@ class Anchors(NamedTuple):
     Attributes
     ----------
     scores : ndarray of shape (T, WINDOW)
-        Its left-out scores, ascending, NaN where a task has fewer; those of all tasks, in
-        its own units, where it has too few.
+        Its left-out scores, ascending, NaN where a task has fewer; those of all tasks,
+        in its own units, where it has too few.
     opening : ndarray of shape (T, WINDOW)
         The same, moved so that the first threshold is that of the model.
     low, high : ndarray of shape (T,)
@@ -95,7 +99,8 @@ def anchors_of(estimator: OneClassEstimator) -> Anchors:
     opening = _through(offset, scores, rate)
     middle = np.nanmedian(opening, axis=1)
     first = np.minimum(offset, middle)
-    # Among too few scores for the rate no rank is low enough: the bound is the threshold.
+    # Among too few scores for the rate no rank is low enough: the bound is the
+    # threshold.
     ranked = _places(np.full(n_tasks, rate), scores) >= 0
     low = np.where(ranked, first - CAP * (middle - first), first)
     return Anchors(scores, opening, low, middle)
@@ -123,8 +128,9 @@ def _places(level: Array, window: Array) -> Codes:
 def first_window(scores: Array) -> Array:
     """References (T, WINDOW) to start from, in the order in which scores leave.
 
-    Empty places are filled first. Then those of the left-out scores leave that lie evenly among
-    them (multiples of the golden ratio): if the lowest left first, thresholds would rise.
+    Empty places are filled first. Then those of the left-out scores leave that lie
+    evenly among them (multiples of the golden ratio): if the lowest left first,
+    thresholds would rise.
     """
     turn = (np.arange(WINDOW) + 0.5) * (np.sqrt(5.0) - 1.0) / 2.0 % 1.0
     leaving = np.where(np.isnan(scores), -1.0, turn)
@@ -166,8 +172,8 @@ def current_thresholds(
 ) -> Array:
     """Scores (k,) below which a row raises the alarm: its p-value is at most the level.
 
-    They stay within bounds. Tasks whose alarms are answered, and that owe too many, raise
-    none: not even rows far out do.
+    They stay within bounds. Tasks whose alarms are answered, and that owe too many,
+    raise none: not even rows far out do.
     """
     ascending = np.sort(window, axis=1)  # NaN last
     valid = np.count_nonzero(~np.isnan(window), axis=1)

@@ -4,8 +4,9 @@ The models of ``fleet.manyone`` are in the folder ``fleet.manyone.versions``, as
 ``0001.manyone`` and ``0001.json``, from the first to the one in use.
 
 A model takes its place in three steps: it is written as a version, the store notes its
-number, and the file of the model is replaced while the store starts anew. A process that
-is killed in between leaves the note, and whoever comes next makes the last step good.
+number, and the file of the model is replaced while the store starts anew. A process
+that is killed in between leaves the note, and whoever comes next makes the last step
+good.
 """
 
 from __future__ import annotations

@@ -59,7 +59,8 @@ class ShrunkMahalanobis:
     def __init__(self, C: Array, shrinkage: float | Literal["auto"] = "auto"):
         n, d = C.shape
         if isinstance(shrinkage, str):
-            # The rule gives 0 for two rows: about their mean they vary in one direction only.
+            # The rule gives 0 for two rows: about their mean they vary in one direction
+            # only.
             advised = float(ledoit_wolf_shrinkage(C, assume_centered=True))
             shrinkage = advised if advised > 1e-6 else 1e-6
         _, singular, self._directions = np.linalg.svd(C, full_matrices=False)

@@ -22,8 +22,9 @@ class PyodDetector(Detector):
 class PerTaskECOD(PyodDetector):
     """One of PyOD's `ECOD` per task.
 
-    PyOD compares a row with the training rows *and all rows that are scored with it*. Here each
-    row is scored by itself, all in one array: what ``decision_function`` says of it alone.
+    PyOD compares a row with the training rows *and all rows that are scored with it*.
+    Here each row is scored by itself, all in one array: what ``decision_function`` says
+    of it alone.
     """
 
     def _detectors(self) -> list[Any]:

@@ -123,8 +123,8 @@ class OneVsRestSVC(Rival):
 class LinearDiscriminants(Rival):
     """`LinearDiscriminantAnalysis`, covariance shrunk; scores are log probabilities of the tasks.
 
-    They rank rows far better than the bare discriminants, which cannot single out a task in the
-    middle of the others.
+    They rank rows far better than the bare discriminants, which cannot single out a
+    task in the middle of the others.
     """
 
     def _fit(self, X: Array, codes: Codes) -> None:
