@@ -1,4 +1,4 @@
-"""Shared data. Scikit-learn's array-API checks need their switch before scipy is imported."""
+"""Shared data; scikit-learn's array-API checks need a switch before scipy."""
 
 import os
 
@@ -83,7 +83,7 @@ def browser(tmp_path_factory):
 
 @pytest.fixture
 def visit(browser, page, tmp_path_factory):
-    """Function that opens the module's `page` in a window of a given width; gives the browser."""
+    """Function that opens the module's `page` in a browser of a given width."""
     path = tmp_path_factory.mktemp("page") / "report.html"
     path.write_text(page, encoding="utf-8")
 

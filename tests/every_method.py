@@ -9,7 +9,7 @@ from manyone.estimators import METHODS
 
 
 class Pair:
-    """Called as the class of a method is; the parameters of the method are those of both views."""
+    """Called as the class of a method is; both views share its parameters."""
 
     __name__ = "CombinedOneClass"
     can = CombinedOneClass.can

@@ -28,7 +28,7 @@ def date_of(day):
 
 
 def rows_of_day(day):
-    """Rows of a day, negative before the first; with the truth in the column `fault`."""
+    """Rows of a day, negative before the first, with the column `fault`."""
     parts = []
     for number, pump in enumerate([*PUMPS, *NEW]):
         if day < NEW.get(pump, -TRAINING_DAYS):

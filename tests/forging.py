@@ -280,7 +280,7 @@ def change_bytes(forged: Forged, rng: np.random.Generator) -> bytes:
 
 
 def change_member(forged: Forged, rng: np.random.Generator) -> bytes:
-    """Another byte in a file inside the archive of foreign steps, which is packed again."""
+    """Another byte in a file of the archive of foreign steps, packed again."""
     number = forged.tree["foreign"]
     if number is None:
         return change_tree(forged, rng)
@@ -311,7 +311,7 @@ CHANGES = [
 
 
 def forge(content: bytes, number: int) -> bytes:
-    """The forged file of a number; the first ones have one sparse index changed each."""
+    """The forged file of a number; the first each change a sparse index."""
     forged = Forged(content)
     rng = np.random.default_rng(number)
     places = sparse_places(forged)

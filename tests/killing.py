@@ -134,8 +134,11 @@ def check_store(name, rows):
 
 
 def content(name):
-    """All that a store and its copy hold, without the moments at which it was written."""
-    row = "id, task, score, p_value, alarm, muted, drift, weight, answer, reasons, incident"
+    """All that a store and its copy hold, without times of writing."""
+    row = (
+        "id, task, score, p_value, alarm, muted, drift, weight, answer, reasons, "
+        "incident"
+    )
     incident = 'id, task, "column", alarms, rows, "begin", "end", by_chance, worst_row'
     return [
         query(name, f"SELECT {row} FROM judged_row ORDER BY number"),

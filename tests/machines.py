@@ -66,7 +66,7 @@ PROBE = (
 
 
 class Machine(NamedTuple):
-    """A configuration: its name, what its environment sets, and what pytest is asked for."""
+    """A configuration: its name, its environment, and what pytest runs."""
 
     name: str
     environment: dict[str, str]
@@ -108,7 +108,7 @@ def machines(sample: bool) -> list[Machine]:
 
 
 def dispatched() -> list[str]:
-    """Features that NumPy chooses instructions by, as far as this processor has them."""
+    """Features by which NumPy chooses instructions, if the processor has them."""
     from numpy._core._multiarray_umath import __cpu_dispatch__, __cpu_features__
 
     return [name for name in __cpu_dispatch__ if __cpu_features__.get(name)]

@@ -20,7 +20,7 @@ def requested_by(browser):
 
 
 def assert_loads_nothing_from_elsewhere(browser):
-    """The page that is open has complained about nothing and asked no server for anything."""
+    """The open page has complained about nothing and asked no server."""
     from selenium.webdriver.support.ui import WebDriverWait
 
     assert browser.get_log("browser") == []

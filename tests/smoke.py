@@ -38,7 +38,8 @@ def main() -> None:
         false = alarm[~fleet.test_fault].mean()
         caught = alarm[fleet.test_fault].mean()
         print(
-            f"{cls.__name__:<22}{false:6.1%} false alarms, {caught:4.0%} of the faults caught"
+            f"{cls.__name__:<22}{false:6.1%} false alarms, {caught:4.0%} of the faults "
+            "caught"
         )
         assert np.array_equal(alarm, p <= 0.1), "alarms and p-values disagree"
         assert false < 0.2 and caught > false + 0.1, "this model tells nothing apart"

@@ -22,7 +22,7 @@ METHODS = pytest.mark.parametrize("method", [IndependentOCKSR, JointOCKSR])
 
 
 def simulate(seed, n_rows, n_tasks=4, n_test=1):
-    """Related tasks: centres drawn from one population, rows from a skewed law about them."""
+    """Related tasks: centres from one population, rows skewed about them."""
     rng = np.random.default_rng(seed)
     centres = 1.5 * rng.normal(size=(n_tasks, 3))
 
@@ -38,7 +38,7 @@ def simulate(seed, n_rows, n_tasks=4, n_test=1):
 
 
 def alarms(method, n_rows, in_sample=False, data_sets=DATA_SETS):
-    """Alarm (0 or 1) on one fresh normal row per task: arrays (data sets, T) for each rate."""
+    """Alarms on one fresh normal row per task, (data sets, T) for each rate."""
     found = {rate: [] for rate in RATES}
     for seed in range(data_sets):
         (X, task), (Z, claim) = simulate(seed, n_rows)
@@ -51,7 +51,7 @@ def alarms(method, n_rows, in_sample=False, data_sets=DATA_SETS):
 
 
 def too_many(alarm, rate):
-    """Whether a count of false alarms is outside the exact binomial 99.9 % band of the promise."""
+    """Whether false alarms are outside the binomial 99.9 % band of the promise."""
     return alarm.sum() > binom.ppf(0.999, alarm.size, rate)
 
 

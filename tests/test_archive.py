@@ -1,4 +1,4 @@
-"""The archive itself: what it holds comes back, and what is forged is refused before it is used."""
+"""The archive: what it holds comes back, what is forged is refused."""
 
 import io
 import json

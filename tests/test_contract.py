@@ -1,4 +1,4 @@
-"""What users rely on, called as a stranger would who has read the documentation only."""
+"""What users rely on, called as readers of the documentation would."""
 
 import inspect
 

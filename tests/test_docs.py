@@ -1,4 +1,4 @@
-"""What the documentation says is run: doctests of modules and pages, the README's example."""
+"""The documentation is run: doctests of modules and pages, the README."""
 
 import doctest
 import importlib

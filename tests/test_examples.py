@@ -42,7 +42,7 @@ def test_examples_on_real_data(name, data_home, monkeypatch):
 
 
 def test_one_of_ninety_groups_collapses(monkeypatch):
-    """databrickslabs/dqx#1484: alarms there, and nowhere more than the promised rate explains."""
+    """databrickslabs/dqx#1484: alarms there, and elsewhere at the rate."""
     scope = run("groups", monkeypatch)
     alarms = dict(zip(scope["alarms"]["task"], scope["alarms"]["alarm"], strict=True))
     days = scope["TEST"]

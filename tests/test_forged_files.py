@@ -1,4 +1,4 @@
-"""Files whose checksum a forger has made right: refused, or loaded and harmless, never a crash."""
+"""Files with a forged checksum are refused, or loaded and harmless."""
 
 import json
 import os

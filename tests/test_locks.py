@@ -1,4 +1,4 @@
-"""Two processes that change one file take turns, and nothing stays locked behind the dead."""
+"""Processes that change one file take turns; the dead leave no lock."""
 
 import multiprocessing
 import os

@@ -1,4 +1,4 @@
-"""Errors that a user can cause: a ValueError that names the thing, its value and the remedy.
+"""Errors of users are a ValueError with the thing, its value and the remedy.
 
 Only key words are tested, never whole sentences.
 """
@@ -241,7 +241,7 @@ def test_a_missing_label_at_fit(method):
 
 @methods
 def test_rows_are_numbered_as_the_user_numbers_them(method):
-    """Neither sorting by task nor dropping zero weights may shift the row in the message."""
+    """Sorting by task and dropping zero weights do not shift reported rows."""
     labels = np.tile(["pump", "fan"], 20).astype(object)
     labels[31] = None
     weight = np.ones(40)
@@ -802,7 +802,7 @@ def test_select_explains_the_floor_when_nothing_can_be_rejected(method):
 
 @methods
 def test_routing_errors_name_the_task(method):
-    """Inside a search without routing, fit gets no task: scoring says what is missing."""
+    """In a search without routing, fit gets no task: scoring says so."""
     with sklearn.config_context(enable_metadata_routing=True):
         model = method().set_fit_request(task=True).fit(X, task=TASK)
         with says("task=", "score_tasks"):

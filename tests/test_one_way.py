@@ -1,4 +1,4 @@
-"""One way through: whatever the path of the rows, the model and its thresholds are the same.
+"""One way through: model and thresholds are the same on every path of rows.
 
 Every property is asked of every method of the registry that it can be asked of.
 """
@@ -137,7 +137,7 @@ def test_thresholds_change_no_score_of_landmarks(name):
 
 @over(LANDMARKS)
 def test_rows_are_not_judged_for_nothing(name, monkeypatch):
-    """Without a rate no left-out score is made; a combination needs those of its views."""
+    """Without a rate only combinations make left-out scores, for their views."""
     fitted = quietly(make_model(name, 12).fit, MANY, task=MANY_TASK)
 
     def refuse(*given):
@@ -151,7 +151,7 @@ def test_rows_are_not_judged_for_nothing(name, monkeypatch):
 
 
 def assert_tuned_alike(model, rows, task):
-    """`tune(calibrate=False)` and `tune(calibrate=True)` choose models that score alike."""
+    """`tune` with `calibrate` false and true chooses models that score alike."""
     choose = partial(tune, model, rows, task=task, grid={"width": [1.0]})
     bare = quietly(choose, calibrate=False)
     fitted = quietly(choose, calibrate=True)

@@ -25,7 +25,7 @@ def names(requirements):
 
 
 def imported(path):
-    """Names of the modules that a file imports, wherever in it, by statement or by function."""
+    """Names of the modules that a file imports, by statement or by function."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)

@@ -801,7 +801,7 @@ def test_as_many_landmarks_as_rows_are_exact(method, problem, setting):
     apart=st.sampled_from([0.0, 10.0, 1e3]),
 )
 def test_independent_tasks_do_not_see_each_other(problem, setting, apart):
-    """The rows of a task give the same scores alone as among others, however far away these are.
+    """Rows of a task score the same alone as among tasks that are far away.
 
     (What is far from everything is asked of all tasks' rows, so that is left aside.)
     """

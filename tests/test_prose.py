@@ -1,4 +1,4 @@
-"""Pages are in plain English: short sentences. ``python tests/test_prose.py`` lists long ones."""
+"""Pages are in short sentences; ``python tests/test_prose.py`` lists long ones."""
 
 import re
 import sys

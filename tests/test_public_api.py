@@ -62,10 +62,10 @@ def test_packages_need_no_import_of_their_own():
 BLOCKED = """
 import sys
 from pathlib import Path
-banned = "matplotlib typer rich polars pandas pyarrow dask skops pooch pyod numba".split()
+banned = "matplotlib typer rich polars pandas pyarrow dask skops pooch pyod numba"
 class Block:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in banned:
+        if name.partition(".")[0] in banned.split():
             raise ImportError(name)
 sys.meta_path.insert(0, Block())
 import numpy as np, manyone, manyone.datasets
@@ -77,9 +77,11 @@ from sklearn.preprocessing import StandardScaler
 with tempfile.TemporaryDirectory() as folder:
     model = manyone.JointOCKSR().fit(X)
     manyone.save(model, folder + "/m")
-    print(np.array_equal(manyone.load(folder + "/m").score_samples(X), model.score_samples(X)))
+    loaded = manyone.load(folder + "/m")
+    print(np.array_equal(loaded.score_samples(X), model.score_samples(X)))
 try:
-    manyone.save(make_pipeline(StandardScaler(), manyone.JointOCKSR()).fit(X), "nowhere")
+    pipeline = make_pipeline(StandardScaler(), manyone.JointOCKSR())
+    manyone.save(pipeline.fit(X), "nowhere")
 except ImportError as error:
     print(error)
 """

@@ -1,4 +1,4 @@
-"""The style of DESIGN 3: one assignment a statement, imports that point down, no cycles.
+"""The style of the code: one assignment a statement, imports down, no cycles.
 
 They hold everywhere: in the package, its tests, benchmarks and examples.
 """
@@ -106,7 +106,7 @@ def layer_of(room):
 
 
 def broken_rules(source, room):
-    """Sentences about a file in a room of the package; a room of None is outside of it."""
+    """Broken rules of a file in a room; None is outside of the package."""
     tree = ast.parse(source)
     for line in packed_assignments(tree):
         yield f"line {line}: give each of these names its own statement"
@@ -118,7 +118,7 @@ def broken_rules(source, room):
         below = layer_of(imported) < layer_of(room)
         loose = imported in LAYERS[layer_of(room)] and not (PACKAGE / room).is_dir()
         if not (below or loose or imported == room):
-            yield f"line {line}: {room} must not import from {imported}, which is no lower"
+            yield f"line {line}: {room} imports from {imported}, which is no lower"
 
 
 def room_of_file(path):

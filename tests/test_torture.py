@@ -1,4 +1,4 @@
-"""Inputs that break numerical code, for every method, with every floating-point flag raised.
+"""Inputs that break numerical code, for every method, with all flags raised.
 
 Not only "does not crash": offsets and scores are finite, normal rows are more normal
 than rows far away, p-values are p-values and agree with the alarms, inputs are left
@@ -449,7 +449,7 @@ def test_hard_input(method, name):
 @pytest.mark.parametrize("n", [2, 5, 20, 70, 150])
 @pytest.mark.parametrize("alpha", [1e-3, 0.1, 1.0])
 def test_a_constant_task_does_not_alarm_on_its_own_value(method, n, alpha):
-    """A machine that always reports the same vector is normal when it reports it again."""
+    """A machine that always reports one vector is normal when it does again."""
     values = np.random.default_rng(n).normal(size=(4, 3))
     X = np.repeat(values, n, axis=0)
     task = np.repeat(list("abcd"), n)
@@ -463,7 +463,7 @@ def test_a_constant_task_does_not_alarm_on_its_own_value(method, n, alpha):
 
 @methods
 def test_tasks_far_apart_keep_their_inner_distances(method):
-    """Two tasks at +1e8 and -1e8: what happens inside a task of unit size must not drown."""
+    """Tasks of unit size at +1e8 and -1e8 do not drown in their distance."""
     X, task = blobs(n=15, apart=0.0)
     X = np.round(X * 2**10) / 2**10
     away = np.where(task == "t0", 1e8, -1e8)[:, None]
@@ -908,7 +908,7 @@ def test_very_many_tasks(method, request):
 @pytest.mark.parametrize("kernel", sorted(KERNELS - {"precomputed"}))
 @pytest.mark.parametrize("gamma", ["mean", "median", "scale", 0.2])
 def test_every_kernel(method, kernel, gamma):
-    """On positive rows; where a kernel is no positive definite one, with a ridge that makes up."""
+    """On positive rows, with a ridge that makes up for indefinite kernels."""
     X, task = blobs(apart=1.0)
     X = np.abs(X) + 0.1
     indefinite = kernel in ("sigmoid", "additive_chi2")
@@ -918,7 +918,7 @@ def test_every_kernel(method, kernel, gamma):
     model = make(method, **params).fit(X, task=task)
     assert_healthy(model, X, task, far=False)
     if method is PAIR and kernel == "cosine":
-        return  # its values alone look like those of a kernel of a distance, which has more to say
+        return  # its values alone look like those of a kernel of a distance
     matrix = np.array([[_kernel_value(model, a, b) for b in X] for a in X])
     again = make(method, **{**params, "kernel": "precomputed"}).fit(matrix, task=task)
     np.testing.assert_allclose(
@@ -930,7 +930,7 @@ def test_every_kernel(method, kernel, gamma):
 
 
 def _kernel_value(model, a, b) -> float:
-    """The kernels as written in text books, with the coefficient that the model reports."""
+    """Kernels as in text books, with the coefficient that the model reports."""
     model = (
         next(iter(model.views_.values()))
         if isinstance(model, CombinedOneClass)
@@ -1001,7 +1001,7 @@ def test_a_fractional_degree_of_a_negative_number_is_refused(method):
 @methods
 @pytest.mark.parametrize("shape", ["diagonal", "spread", "negative_trace"])
 def test_slightly_indefinite_kernel_matrix(method, shape):
-    """Works where alpha exceeds the negative eigenvalue, and says so where it does not."""
+    """Works where alpha exceeds the negative eigenvalue, else says so."""
     X, task = blobs()
     n = len(X)
     Q = np.linalg.qr(np.random.default_rng(0).normal(size=(n, n)))[0]

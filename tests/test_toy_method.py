@@ -1,4 +1,4 @@
-"""CONTRIBUTING's promise: a solver, an estimator and a registry line are a whole method."""
+"""CONTRIBUTING's promise: a solver, an estimator, a line are a whole method."""
 
 import os
 import shutil

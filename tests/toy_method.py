@@ -1,4 +1,4 @@
-"""A method of one's own, as CONTRIBUTING promises it: a solver, an estimator, a registry line."""
+"""A method by a stranger: a solver, an estimator, a registry line."""
 
 from dataclasses import dataclass
 
@@ -11,14 +11,14 @@ from manyone.models import Expansion, Solution
 
 
 def solve_kernel_mean(R, weight):
-    """Minimise ``sum_i w_i |f_t - phi_i|^2`` over the rows of each task: the mean of them."""
+    """Minimise ``sum_i w_i |f_t - phi_i|^2`` over the rows of each task."""
     share = weight[:, None] * R
     return share / share.sum(axis=0)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class KernelMean(MultiTaskOneClass):
-    """Score: how far the mean similarity to the task's rows is from what is usual for them.
+    """Score: how far the mean similarity to the task's rows is from usual.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""``manyone`` and ``python -m manyone``: the command line, which takes a moment to import."""
+"""The command line, ``manyone`` or ``python -m manyone``, imported when called."""
 
 import sys
 

@@ -56,7 +56,8 @@ def fit(model: Model, sweep: Sweep) -> Model:
     >>> from manyone import JointOCKSR
     >>> from manyone.engines import Block, fit, local_sweep
     >>> rng = np.random.default_rng(0)
-    >>> blocks = [Block(rng.normal(size=(50, 2)), ["ann", "bob"] * 25) for _ in range(3)]
+    >>> task = ["ann", "bob"] * 25
+    >>> blocks = [Block(rng.normal(size=(50, 2)), task) for _ in range(3)]
     >>> model = fit(JointOCKSR(landmarks=20, random_state=0), local_sweep(blocks))
     >>> model.tasks_.tolist(), model.calibration_.counts.tolist()
     (['ann', 'bob'], [75.0, 75.0])
@@ -65,7 +66,7 @@ def fit(model: Model, sweep: Sweep) -> Model:
     if fit_passes is None:
         raise ValueError(
             "engines.fit takes an estimator with landmarks, or an AutoOneClass; got a "
-            f"{type(model).__name__}. Transform rows where blocks are made, and fit the last "
-            "step. TableModel.fit takes files, functions and Dask frames."
+            f"{type(model).__name__}. Transform rows where blocks are made, and fit "
+            "the last step. TableModel.fit takes files, functions and Dask frames."
         )
     return fit_passes(sweep)

@@ -18,11 +18,12 @@ from manyone.selection.criteria import task_aucs
 
 @dataclass(frozen=True)
 class TaskAUC:
-    """Scorer for :class:`sklearn.model_selection.GridSearchCV` and friends: mean AUC over tasks.
+    """Mean AUC over tasks, as a scorer for grid searches of scikit-learn.
 
-    The rows of the other tasks in the validation fold are the negatives, so it judges by
-    strangers, not by faults. The estimator may be the last step of a pipeline; a
-    :class:`TableModel` is not scored. With metadata routing enabled, give the labels to `fit`:
+    The rows of the other tasks in the validation fold are the negatives, so it judges
+    by strangers, not by faults. The estimator may be the last step of a pipeline; a
+    :class:`TableModel` is not scored. With metadata routing enabled, give the labels to
+    `fit`:
 
     >>> import numpy as np, sklearn
     >>> from sklearn.model_selection import GridSearchCV, StratifiedKFold
@@ -42,7 +43,7 @@ class TaskAUC:
     def __call__(
         self, estimator: object, X: object, y: object = None, *, task: object = None
     ) -> float:
-        """Mean AUC over the tasks that have rows both in the training and in the validation fold.
+        """Mean AUC over the tasks with rows in the training and the validation fold.
 
         Warns where those are only part of the tasks: a search over sorted rows, cut
         without stratification, would otherwise compare settings on one or two tasks.
@@ -62,8 +63,8 @@ class TaskAUC:
         X, task = split_labels(X, getattr(model, "label_columns_", {}), task=task)
         if task is None:
             raise ValueError(
-                "TaskAUC needs the task of each validation row, which searches hand on if "
-                "sklearn.set_config(enable_metadata_routing=True) was called before."
+                "TaskAUC needs the task of each validation row, which searches hand on "
+                "if sklearn.set_config(enable_metadata_routing=True) was called before."
             )
         scores = model.score_tasks(X)
         # Tasks without a training row in this fold cannot be judged; their rows are
@@ -74,15 +75,16 @@ class TaskAUC:
         judged = np.count_nonzero(np.isfinite(aucs))
         if judged == 0:
             raise ValueError(
-                "No task has rows both in the training and in the validation fold, with rows of "
-                "another task beside them: cut folds with StratifiedKFold on the task labels."
+                "No task has rows both in the training and in the validation fold, "
+                "with rows of another task beside them: cut folds with StratifiedKFold "
+                "on the task labels."
             )
         tasks = len({*model.tasks_.tolist(), *labels.tolist()} - {None})
         if judged < tasks:
             warn_user(
-                f"TaskAUC judges {judged} of {tasks} tasks: the others have no rows in the "
-                "training or none in the validation fold. Cut folds with StratifiedKFold on the "
-                "task labels.",
+                f"TaskAUC judges {judged} of {tasks} tasks: the others have no rows in "
+                "the training or none in the validation fold. Cut folds with "
+                "StratifiedKFold on the task labels.",
                 UserWarning,
             )
         return float(np.nanmean(aucs))
@@ -95,7 +97,7 @@ class TaskAUC:
 
 
 def scoring_model(estimator: object) -> Any:
-    """What scores rows inside searches, frozen estimators and scikit-learn's pipelines."""
+    """The model inside searches, frozen estimators and scikit-learn's pipelines."""
     while not hasattr(estimator, "score_tasks"):
         if isinstance(estimator, Pipeline):
             last = scoring_model(estimator.steps[-1][1])
@@ -106,8 +108,9 @@ def scoring_model(estimator: object) -> Any:
             estimator = estimator.estimator
         else:
             raise ValueError(
-                "TaskAUC scores estimators of manyone that have score_tasks, and pipelines and "
-                f"searches around them; got a {type(estimator).__name__}. With labelled rows, "
-                'give scoring="roc_auc" and 1 (normal) or -1 as y.'
+                "TaskAUC scores estimators of manyone that have score_tasks, and "
+                "pipelines and searches around them; got a "
+                f"{type(estimator).__name__}. With labelled rows, give "
+                'scoring="roc_auc" and 1 (normal) or -1 as y.'
             )
     return estimator

@@ -1,4 +1,4 @@
-"""Models in MLflow, as files of :func:`manyone.save`: no pickle, no code in the artifact.
+"""Models in MLflow, as files of :func:`manyone.save`, without pickle and code.
 
 >>> from manyone.mlflow import log_model  # doctest: +SKIP
 >>> log_model(model, name="alarms", input_example=table.head())  # doctest: +SKIP
@@ -28,7 +28,7 @@ class ScoredTables:
         self.model = model
 
     def predict(self, table: Any, params: dict[str, Any] | None = None) -> Any:
-        """Score rows; `params` are those of `TableModel.score`, as ``{"explain": 3}``."""
+        """Score rows; `params` are those of `TableModel.score`."""
         return self.model.score(table, **(params or {}))
 
 

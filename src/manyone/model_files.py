@@ -1,4 +1,4 @@
-"""Save and load fitted models: the types that their files may hold, and what has to agree."""
+"""Save and load fitted models: types that files may hold, and checks of values."""
 
 from __future__ import annotations
 
@@ -105,8 +105,8 @@ def save(
     except ValueError as error:
         raise ValueError(
             f"{type(model).__name__} cannot be saved: {error}. Models may hold arrays, "
-            "numbers, texts and estimators; a callable kernel cannot be stored, a named "
-            "one can. Name tasks by texts or numbers."
+            "numbers, texts and estimators; a callable kernel cannot be stored, a "
+            "named one can. Name tasks by texts or numbers."
         ) from error
 
 
@@ -528,7 +528,7 @@ def _check_task_pipeline(pipeline: TaskPipeline, sizes: Sizes) -> None:
 
 
 def _register_methods() -> None:
-    """Register the methods that were added since the last time, each by its own name."""
+    """Register methods that were added since the last time, by their names."""
     for cls in METHODS.values():
         if entry_of(cls) is None:
             register(

@@ -1,4 +1,4 @@
-"""Transformers in front of an estimator, with ``task=`` handed to whoever asks for it."""
+"""Transformers in front of an estimator, with ``task=`` for those that ask for it."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ class TaskPipeline(Delegating, OutlierMixin, BaseComposition):
         sample_weight: object,
         **roles: object,
     ) -> Self:
-        """Fit the transformers, then the estimator as `fit` does it to what they make."""
+        """Fit the transformers, then the estimator to what they return."""
         self.label_columns_, X, *values = split_columns(X, **roles)
         labels = dict(zip(roles, values, strict=True))
         time = labels.pop("time", None)
@@ -183,10 +183,11 @@ class TaskPipeline(Delegating, OutlierMixin, BaseComposition):
                 model._fit_rows(rows, tasks, calibrate=True, remake=remake)
             except _NotRemade as failed:
                 warn_user(
-                    f"The step {failed.step!r} cannot be fitted without some of the rows "
-                    f"({failed.reason}). So thresholds were set with transformers that had "
-                    "seen the rows, and new rows may raise more alarms than promised. Let the "
-                    "step take values that it has not seen, or give calibrate() held-out rows."
+                    f"The step {failed.step!r} cannot be fitted without some of the "
+                    f"rows ({failed.reason}). So thresholds were set with transformers "
+                    "that had seen the rows, and new rows may raise more alarms than "
+                    "promised. Let the step take values that it has not seen, or give "
+                    "calibrate() held-out rows."
                 )
         for warning in warned:
             # The rest was said by the first fit.
@@ -212,8 +213,8 @@ class TaskPipeline(Delegating, OutlierMixin, BaseComposition):
         for name, step in self._transformers():
             if not (hasattr(step, "fit") and hasattr(step, "transform")):
                 raise ValueError(
-                    f"The step {name!r} must be a transformer, with fit and transform, or "
-                    f'"passthrough"; got {step!r}.'
+                    f"The step {name!r} must be a transformer, with fit and transform, "
+                    f'or "passthrough"; got {step!r}.'
                 )
             self.steps_.append((name, clone(step)))
         for _, step in self.steps_:
@@ -230,7 +231,7 @@ class TaskPipeline(Delegating, OutlierMixin, BaseComposition):
     def of_fitted(
         cls, steps: list[tuple[str, Transformer]], model: OneClassEstimator
     ) -> Self:
-        """The pipeline of fitted transformers, all steps but the last, and of a fitted model."""
+        """The pipeline of these fitted transformers and this fitted model."""
         pipeline = cls(steps)
         pipeline.steps_ = pipeline._transformers()
         pipeline.label_columns_ = {}
@@ -245,7 +246,7 @@ class TaskPipeline(Delegating, OutlierMixin, BaseComposition):
 
     @property
     def together_source_(self) -> str:
-        """What `pvalues_together` compares new rows with; transformers saw the old ones."""
+        """See `OneClassEstimator`; the transformers have seen the training rows."""
         inner = self._inner
         return inner.calibration_.source if self.steps_ else inner.together_source_
 
@@ -268,7 +269,7 @@ class TaskPipeline(Delegating, OutlierMixin, BaseComposition):
         return len(self.steps)
 
     def __getitem__(self, which: int | str | slice) -> Any:
-        """A step by number or name; of a slice of transformers a scikit-learn Pipeline."""
+        """A step by number or name; a slice gives a scikit-learn Pipeline."""
         steps = self._current_steps()
         if isinstance(which, str):
             return dict(steps)[which]
@@ -316,11 +317,11 @@ class TaskPipeline(Delegating, OutlierMixin, BaseComposition):
         return self.steps_[0][1] if self.steps_ else self.model_
 
     def get_params(self, deep: bool = True) -> dict[str, object]:
-        """Parameters; with `deep`, those of the steps too, as ``<name>__<parameter>``."""
+        """Parameters; with `deep`, also ``<name>__<parameter>`` of the steps."""
         return dict(self._get_params("steps", deep=deep))
 
     def set_params(self, **params: object) -> Self:
-        """Set parameters, those of a step as ``<name>__<parameter>``, or a step by its name."""
+        """Set parameters, ``<name>__<parameter>`` of a step, or a step by its name."""
         self._set_params("steps", **params)
         return self
 

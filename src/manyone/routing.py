@@ -19,7 +19,8 @@ class RoutingState:
 
     def __getstate__(self) -> dict[str, object]:
         """State for pickling, copying and saving."""
-        state: dict[str, Any] = super().__getstate__().copy()  # type: ignore[attr-defined]
+        inherited: Any = super().__getstate__()
+        state: dict[str, Any] = inherited.copy()
         if "_metadata_request" in state:
             state["_metadata_request"] = state["_metadata_request"]._serialize()
         return state
@@ -49,7 +50,7 @@ class Transformer(Protocol):
 
 
 def asked(step: object, method: str, **known: object) -> dict[str, object]:
-    """What is known of the rows (task, sample_weight), where a method of a transformer has it."""
+    """Labels and weights of the rows that a transformer's method asks for."""
     routing = get_routing_for_object(step)
     if isinstance(routing, MetadataRequest):
         wanted = getattr(routing, method).requests

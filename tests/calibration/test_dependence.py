@@ -1,4 +1,4 @@
-"""How many independent rows there are: against the variance of shares in simulated series."""
+"""Numbers of independent rows, against the variance of shares in simulations."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""False-discovery control over a batch: p-values by hand, and the rate by simulation."""
+"""False-discovery control of a batch: p-values by hand, rates by simulation."""
 
 import numpy as np
 import pytest

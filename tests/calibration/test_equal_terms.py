@@ -108,7 +108,7 @@ def test_rows_beyond_the_far_score_stay_there_where_scores_saturate():
 
 
 def test_tasks_that_were_left_out_once_only_are_not_moved():
-    """Beside a long task in time, whose rows leave twice, small ones leave in blocks."""
+    """Small tasks leave in blocks beside a long task in time."""
     rng = np.random.default_rng(0)
     codes = np.repeat([0, 1, 2], [100, 8, 20])
     kept = np.repeat([60.0, 6.0, 16.0], [100, 8, 20])

@@ -96,7 +96,7 @@ def test_settings_are_judged_by_whole_stretches_of_time_as_thresholds_are():
 @pytest.mark.parametrize("method", [KNFST, MultiTaskOneClassSVM, NonlinearOCKSR])
 @pytest.mark.parametrize("kind", ["one-hot", "6 bits"])
 def test_symmetric_rows_are_not_copies(method, kind):
-    """Rows with the same sum of similarities are still different rows, and leave one by one."""
+    """Rows with equal sums of similarities are no copies: they leave one by one."""
     if kind == "one-hot":
         X = np.eye(40)
         task = np.repeat([0, 1], 20)

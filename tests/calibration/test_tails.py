@@ -1,4 +1,4 @@
-"""Scores in bounded memory: exact in the tail, never too small a p-value, in any order."""
+"""Scores in bounded memory: exact in the tail, p-values never too small."""
 
 import numpy as np
 from hypothesis import given, settings

@@ -356,7 +356,7 @@ def test_borrowed_p_values_by_definition():
 
 
 def test_a_large_task_does_not_set_the_threshold_of_small_ones():
-    """With one of 300 rows beside twenty of 3, KNFST raised 21 % where 5 % were asked."""
+    """A task of 300 rows beside twenty of 3: KNFST raised 21 % of 5 asked."""
     rng = np.random.default_rng(0)
     sizes = [300] + [3] * 20
     task = np.repeat(np.arange(21), sizes)
@@ -372,7 +372,7 @@ def test_a_large_task_does_not_set_the_threshold_of_small_ones():
 
 @pytest.mark.parametrize("landmarks", [None, 2])
 def test_a_yes_no_column_does_not_fall_at_once(landmarks):
-    """A copy that is left out may lie nearer to the mean than a new copy (it was 42 %)."""
+    """A left-out copy may lie nearer to the mean than a new one (42 % before)."""
     rng = np.random.default_rng(0)
     task = np.repeat([0, 1], 50)
     fresh = np.repeat([0, 1], 200)
@@ -445,7 +445,7 @@ def test_tasks_of_one_row_hold_the_rate():
 @pytest.mark.parametrize("sigma", [0.5, 2.0])
 @pytest.mark.parametrize("rate", [0.02, 0.05])
 def test_no_task_raises_more_than_its_own_rows_allow(sigma, rate):
-    """However unlike the spreads: no rate above that of the worst own score, Beta(1, 10)."""
+    """However unlike spreads are, no rate is above Beta(1, 10), the worst score's."""
     rng = np.random.default_rng(0)
     T = 50
     n = 10

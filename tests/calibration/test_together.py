@@ -1,4 +1,4 @@
-"""All new rows of a task at once: the rank sum against enumeration, refits and simulation."""
+"""New rows of a task together: rank sums by enumeration, refits, simulation."""
 
 from itertools import combinations
 from math import comb

@@ -1,4 +1,4 @@
-"""Rows of a group leave together: closed forms equal refits, and the alarm rate holds on clumps."""
+"""Rows of a group leave together: closed forms equal refits, rates hold on clumps."""
 
 import numpy as np
 import pytest
@@ -40,7 +40,7 @@ def grouped(fleet):
 
 
 def left_out_of(model, X, **roles):
-    """Left-out scores in the order of the rows, as the solution has them: no distances added."""
+    """Left-out scores in the order of the rows, before guards lower them."""
     rows, tasks, source = training_rows(model, X, **roles)
     found = np.full(len(X), np.nan)
     solution = model._learn(rows, left_out=True)
@@ -164,7 +164,7 @@ def test_order_and_names_do_not_matter(method, grouped):
 @pytest.mark.slow
 @methods
 def test_folds_and_closed_forms_have_not_seen_the_group(method, fleet):
-    """Every row twice, a hair apart, in one group: left out, it scores as if it were alone."""
+    """Each row twice, a hair apart, in one group, scores as if it were alone."""
     X, task = fleet
     twice = np.concatenate([X, X + 1e-7])
     twice_task = np.concatenate([task, task])
@@ -223,7 +223,7 @@ def test_folds_look_ahead_where_asked(fleet):
 
 
 def refit_scores(method, X, task, kept, held, whole):
-    """Scores of rows by a model of others, level with the whole model where rows are far away."""
+    """Scores by a model of other rows, level with the whole model far away."""
     refit = method(gamma=0.3).fit(X[kept], task=task[kept])
     codes = np.searchsorted(refit.tasks_, task[held])
     far = unguarded(refit.solution_.scorer).far()
@@ -430,7 +430,7 @@ def test_times_may_be_dates_and_equal(fleet):
 @pytest.mark.slow
 @closed
 def test_random_left_out_rows_lie_about_clumps_and_groups_do_not(method):
-    """The issue's test: ten near-copies per clump; new rows come in clumps of their own."""
+    """Ten near-copies per clump; new rows come in clumps of their own."""
     counts = {"rows": 0, "groups": 0}
     rate = 0.1
     sets = 150
@@ -458,7 +458,7 @@ def test_random_left_out_rows_lie_about_clumps_and_groups_do_not(method):
 
 @closed
 def test_rows_without_any_response_can_leave_in_groups(method):
-    """A linear kernel of rows of zeros is zero: there is no mean response to compare with."""
+    """A linear kernel of rows of zeros is zero: it has no mean response."""
     X = np.zeros((12, 2))
     X[6:] = np.random.default_rng(0).normal(size=(6, 2))
     task = np.repeat(["still", "moving"], 6)

@@ -30,7 +30,7 @@ VIEWS = [
 
 
 def simulate(seed, n_rows, n_tasks=4):
-    """Related tasks, as in tests/test_alarm_rate.py: rows to train on and one fresh row a task."""
+    """Related tasks as in tests/test_alarm_rate.py, with one fresh row each."""
     rng = np.random.default_rng(seed)
     centres = 1.5 * rng.normal(size=(n_tasks, 3))
 
@@ -118,7 +118,7 @@ def test_views_are_what_they_are_alone(fleet):
 
 @pytest.mark.parametrize("second", [{"gamma": 0.2}, {"kernel": "laplacian"}])
 def test_values_are_those_of_each_view_alone_also_far_away(fleet, second):
-    """Distances to the training rows may be found once for all views, if they are the same."""
+    """Views with the same distances to the training rows compute them once."""
     X, task = fleet
     views = [VIEWS[0], ("alone", IndependentOCKSR(metric="adaptive", **second))]
     model = CombinedOneClass(estimators=views).fit(X, task=task)
@@ -154,7 +154,7 @@ def test_tail_values_are_logs_of_shares_and_go_on_where_ranks_end():
 
 
 def test_a_left_out_row_has_no_part_in_the_unit_of_its_task():
-    """A wide row makes its task's unit large; new rows do not, and both must be judged alike."""
+    """A wide row makes the unit of its task large; new rows are judged alike."""
     rng = np.random.default_rng(3)
     task = np.repeat(np.arange(8), 8)
     X = rng.normal(size=(64, 3)) * np.exp(rng.normal(size=8))[task][:, None]
@@ -178,7 +178,7 @@ def test_a_left_out_row_has_no_part_in_the_unit_of_its_task():
 
 
 def test_tail_values_stay_shares_where_a_guard_has_lowered_a_row():
-    """Scores of many rows crowd near 0; one row far from everything must not blur them."""
+    """One row far from everything does not blur scores that crowd near 0."""
     scores = -1e-2 * np.sort(np.random.default_rng(1).exponential(size=4000))[::-1]
     scores[0] = -1e3
     pool = scores / 0.05

@@ -1,4 +1,4 @@
-"""What every estimator of the package must do; a method joins by its line in METHODS."""
+"""What every estimator must do; a method joins by its line in METHODS."""
 
 import pickle
 from functools import partial
@@ -51,7 +51,7 @@ def test_scikit_learn_checks(estimator, check):
 
 
 def rounding(model) -> float:
-    """How far rounding may move scores; steps over lassos solved to a gap let it grow."""
+    """How far rounding may move scores; it grows over lassos solved to a gap."""
     return 1e-5 if isinstance(model, SparseOCKSR) else 1e-9
 
 
@@ -73,7 +73,7 @@ def test_single_task_needs_no_labels(method, fleet):
     "setting", [{}, {"kernel": "poly", "alpha": 2.0}, {"landmarks": 200}]
 )
 def test_one_task_is_the_independent_model(name, setting, fleet):
-    """With copies, weights and known outliers; 200 landmarks of fewer rows are exact."""
+    """Copies, weights, known outliers; 200 landmarks of fewer rows are exact."""
     X = np.vstack([fleet[0], fleet[0][:5]])
     rng = np.random.default_rng(0)
     given = {

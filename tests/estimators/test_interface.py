@@ -1,4 +1,4 @@
-"""What every estimator promises about columns of labels, empty rows and absent thresholds."""
+"""Columns of labels, empty rows and absent thresholds, in every estimator."""
 
 import pickle
 

@@ -16,7 +16,7 @@ def overlapping(n_tasks=10, n_rows=30):
 
 
 def test_rows_like_nothing_seen_raise_an_alarm_where_responses_cannot_tell():
-    """Overlapping tasks: a row like nothing seen responds as a normal row of a neighbour does."""
+    """Where tasks overlap, a far row responds as normal rows of a neighbour do."""
     X, task = overlapping()
     model = JointOCKSR().fit(X, task=task)
     far = np.full((10, 5), 1e9)
@@ -27,7 +27,7 @@ def test_rows_like_nothing_seen_raise_an_alarm_where_responses_cannot_tell():
 
 
 def test_null_space_as_the_ridge_vanishes():
-    """All normal rows of a task are mapped to one point: the theorem behind the method."""
+    """The theorem: all normal rows of a task are mapped to one point."""
     rng = np.random.default_rng(0)
     task = np.repeat(np.arange(3), 20)
     X = rng.normal(size=(60, 6))
@@ -77,7 +77,7 @@ def test_one_column_that_drowns_the_others_is_named():
 
 @pytest.mark.parametrize("method", [JointOCKSR, IndependentOCKSR])
 def test_no_ridge_on_a_kernel_of_low_rank_is_least_squares(method):
-    """Thirty rows, three directions: what cannot be fitted must not drown the rest in rounding."""
+    """Thirty rows in three directions: the rest does not drown in rounding."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(30, 3))
     Z = 2 * rng.normal(size=(500, 3))

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
 
 @pytest.mark.parametrize("ridge", [0.0, 1e-3, 0.1])
 def test_one_task_is_proportional_to_regression_with_the_same_ridge(ridge):
-    """With the origin: K^-1 1, the regression at alpha = 0; and (K + ridge)^-1 1 beyond."""
+    """With the origin it is the regression at alpha = 0, with a ridge beyond."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(15, 6))
     Z = 2 * rng.normal(size=(30, 6))
@@ -47,7 +47,7 @@ def test_tasks_are_points_without_a_ridge(origin, n_directions):
 
 
 def test_the_origin_keeps_rows_unlike_all_others_away():
-    """Without it such rows land between the targets, on top of one where the others are gone."""
+    """Without it such rows land between targets, or on the only one left."""
     rng = np.random.default_rng(1)
     task = np.repeat(np.arange(3), [20, 20, 20])
     X = rng.normal(size=(60, 3)) + 4.0 * np.eye(3)[task]

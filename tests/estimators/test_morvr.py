@@ -81,7 +81,7 @@ def test_too_few_changes_are_reported(fleet):
 
 @pytest.mark.slow
 def test_beats_the_paper_on_digits():
-    """The paper's protocol on the embedded digits; the paper prints 95.43 for this method."""
+    """The paper's protocol on the embedded digits; the paper prints 95.43."""
     digits = load_mnist()
     X = digits.data / np.linalg.norm(digits.data, axis=1, keepdims=True)
     aucs = []

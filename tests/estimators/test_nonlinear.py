@@ -1,4 +1,4 @@
-"""OCKSR-N and -NS: the model is the formula, learning helps, the anchor holds, the rate is kept."""
+"""OCKSR-N and -NS: the formula, what learning helps, the anchor, the rate."""
 
 import numpy as np
 import pytest
@@ -89,7 +89,7 @@ def test_structure_is_the_mean_second_kernel_of_two_tasks(fleet):
 
 @both
 def test_the_anchor_keeps_strangers_out(method):
-    """One wide and one narrow task: without an anchor the wide one settles at the origin."""
+    """Without an anchor the wide one of two tasks settles at the origin."""
     rng = np.random.default_rng(0)
     X = np.vstack(
         [3.0 * rng.normal(size=(40, 3)), 0.3 * rng.normal(size=(10, 3)) + 6.0]
@@ -161,7 +161,7 @@ def test_measured_rate_on_real_digits(method):
 
 @pytest.mark.slow
 def test_measured_rate_after_tuning():
-    """Folds repeat the fit, not the choice of the setting: the rate must survive that."""
+    """Folds repeat the fit but not the choice of the setting; the rate holds."""
     rates = []
     for seed in range(4):
         X, y, X_new, y_new = digits(15, 200, seed)
@@ -171,7 +171,7 @@ def test_measured_rate_after_tuning():
 
 
 def test_a_first_layer_near_zero_is_no_end():
-    """The first step nearly ends at zero, where the objective is flat but no lower than around."""
+    """The first step nearly ends at zero, where the objective is flat."""
     X = np.array([0.22949019, -0.66777424, 0.76615287, -0.02720475, 1.17189518])[
         :, None
     ]

@@ -1,4 +1,4 @@
-"""Fitted models are values: frozen, shared by threads, untouched by parameters set later."""
+"""Fitted models are frozen values; later parameters do not touch them."""
 
 import pickle
 from concurrent.futures import ThreadPoolExecutor
@@ -170,7 +170,7 @@ def test_a_memory_error_of_numpy_says_what_to_do(fleet, monkeypatch):
 
 @pytest.mark.parametrize("n_rows", [18, 19, 30, 60])
 def test_more_rows_never_cost_a_selection_its_power(n_rows):
-    """What the smallest p-values are compared with follows from the batch, not from alarm_rate."""
+    """The smallest possible p-values follow from the batch, not alarm_rate."""
     rng = np.random.default_rng(0)
     task = np.repeat(np.arange(20), n_rows)
     centres = 3.0 * rng.normal(size=(20, 4))

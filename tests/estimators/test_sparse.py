@@ -1,4 +1,4 @@
-"""OCKSR-NS: exact zeros, agreement with the lasso, strengths that never empty a function."""
+"""OCKSR-NS: exact zeros, the lasso, strengths that never empty a function."""
 
 import numpy as np
 import pytest

@@ -99,7 +99,7 @@ def test_nu_above_one_is_refused(fleet):
 @pytest.mark.parametrize("n_rows", [20, 150])
 @pytest.mark.parametrize("nu", [0.05, 0.5])
 def test_alarm_rate_is_kept(n_rows, nu):
-    """Left out exactly and at once: one fresh row per task, so that alarms are independent."""
+    """One fresh row per task, so that alarms are independent."""
     alarms = []
     for seed in range(80):
         rng = np.random.default_rng(seed)

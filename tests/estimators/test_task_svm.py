@@ -90,7 +90,7 @@ def test_at_most_a_share_nu_of_training_rows_is_below_the_margin(fleet, nu):
 
 
 def test_the_default_common_part_does_not_drown_the_tasks():
-    """A common part as strong as a task's own makes rows of all other tasks look normal."""
+    """A common part as strong as that of tasks makes their rows look alike."""
     rng = np.random.default_rng(0)
     task = np.repeat(np.arange(10), 15)
     centres = rng.normal(size=(10, 5))

@@ -1,4 +1,4 @@
-"""Dask arrays and frames: equal to the fit in memory, whatever the chunks; lazy results."""
+"""Dask arrays and frames equal the fit in memory, whatever the chunks."""
 
 import os
 import signal
@@ -116,7 +116,7 @@ def once(block, marker):
 
 @pytest.mark.slow
 def test_killed_worker_changes_nothing(tmp_path):
-    """Processes, a scheduler that is reached by its address, and a worker that dies in a pass."""
+    """Processes, a scheduler by its address, and a worker that dies in a pass."""
     from distributed import Client, LocalCluster
 
     options = {"n_workers": 2, "threads_per_worker": 1, "processes": True}

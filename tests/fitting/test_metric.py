@@ -73,7 +73,7 @@ def test_tasks_that_do_not_vary():
 @pytest.mark.parametrize("estimator", [JointOCKSR, LinearOCKSR])
 @pytest.mark.parametrize("few", [False, True])
 def test_whitened_models(estimator, few, monkeypatch):
-    """Blocks are no different from an array, nor is a model of rows that were whitened before."""
+    """Blocks, an array and rows whitened before give the same model."""
     if not few:  # else all rows are in the sample, and thresholds come from folds
         monkeypatch.setattr("manyone.fitting.plan._FEWEST", 300)
     model = estimator(landmarks=25, random_state=0, metric="whitened", alarm_rate=0.1)
@@ -114,7 +114,7 @@ def test_sparse_rows_have_no_metric():
 
 
 def test_many_rows_in_memory_are_left_out_with_the_metric_fixed(monkeypatch):
-    """As by passes: folds, each with a metric of its own, are for rows few enough to shape it."""
+    """As by passes, folds with metrics of their own are for few rows."""
     monkeypatch.setattr("manyone.fitting.plan._FEWEST", 300)
     model = JointOCKSR(landmarks=25, random_state=0, metric="whitened")
     rows, *_ = training_rows(model, X, TASK)

@@ -1,4 +1,4 @@
-"""Fits by passes: whatever the blocks, the model of all rows; with all rows as landmarks, exact."""
+"""Fits by passes: one model whatever the blocks, exact with all rows."""
 
 import pickle
 from concurrent.futures import ProcessPoolExecutor
@@ -73,7 +73,7 @@ def test_blocks_do_not_matter(places, m):
     "setting", [{}, {"frobenius": 2.0}, {"nuclear": 0.3}, {"frobenius": 1e6}]
 )
 def test_linear_structures(setting):
-    """All rows as landmarks are exact, and blocks do not matter; a collapse is no exception."""
+    """All rows as landmarks are exact, whatever the blocks, also in a collapse."""
     given = {"task": TASK, "outlier": OUTLIER, "sample_weight": WEIGHT}
     exact = LinearOCKSR(**setting).fit(X, **given)
     few = LinearOCKSR(**setting, landmarks=N, random_state=0)

@@ -1,4 +1,4 @@
-"""Landmarks whose places are learned: better than rows, and judged by rows that had no part."""
+"""Learned landmarks: better than rows, and judged by rows without a part."""
 
 import numpy as np
 import pytest

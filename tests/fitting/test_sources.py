@@ -1,4 +1,4 @@
-"""Rows from files, functions and Dask: the model and the scores of the same rows in memory."""
+"""Rows from files, functions and Dask give the model of rows in memory."""
 
 import warnings
 
@@ -172,7 +172,7 @@ def test_progress_is_told(tmp_path):
 
 @pytest.mark.parametrize("method", [LinearOCKSR, NonlinearOCKSR, SparseOCKSR])
 def test_iterations_pass_over_no_rows(method):
-    """As many passes, however long the descent: no features to keep, or to compute again."""
+    """The number of passes does not grow with the length of the descent."""
     rng = np.random.default_rng(0)
     task = np.repeat(np.arange(4), 150)
     X = rng.normal(size=(600, 3)) + 3.0 * rng.normal(size=(4, 3))[task]

@@ -106,7 +106,7 @@ def drawn_rows(model, monkeypatch):
 
 @both
 def test_large_and_small_tasks_together(method, few_drawn):
-    """Small tasks are drawn whole: their thresholds come from folds, those of the others not."""
+    """Small tasks are drawn whole, so only their thresholds come from folds."""
     task = np.where(np.arange(N) < 470, "large", TASK)
     model = make(method, max_iter=20, tol=1e-2).fit(X, task=task)
     sizes = dict(zip(*np.unique(task, return_counts=True), strict=True))
@@ -221,7 +221,7 @@ def test_what_cannot_be_done_is_said(method, few_drawn, monkeypatch):
 @pytest.mark.slow
 @both
 def test_alarm_rate_holds(method, few_drawn):
-    """On rows of tasks of which few were drawn, like those that thresholds come from."""
+    """Rows of tasks of which few were drawn, like those of thresholds."""
     rates = []
     for seed in range(8):
         fleet = make_fleet(

@@ -96,7 +96,7 @@ def test_auto_keeps_the_same_rows_wherever_they_are(anomalies, monkeypatch, tmp_
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
 def test_the_rate_holds_with_few_rows_a_task():
-    """Whether views have landmarks or not, which take other ways to the same promise."""
+    """Views with and without landmarks, which take other ways to one promise."""
     rates = []
     for seed in range(12):
         rng = np.random.default_rng(seed)

@@ -1,4 +1,4 @@
-"""Columns from the past of rows: against loops, and whatever the order and the blocks."""
+"""Columns from the past of rows, against loops, in any order and blocks."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ TWO_PHASES = Season("two", 3600.0, 2)
 
 
 def columns_by_loops(X, codes, times, span=SPAN):
-    """Difference, swing and still rows, straight from their definitions; times all differ."""
+    """Difference, swing and still rows by definition; times all differ."""
     found = np.zeros((3, *X.shape))
     for row, column in np.ndindex(X.shape):
         earlier = np.flatnonzero((codes == codes[row]) & (times < times[row]))
@@ -48,7 +48,7 @@ def _mean(values, span):
 
 
 def usual_by_loops(X, codes, times, season, span=SPAN):
-    """What is usual in the phase of each row: means of earlier visits, if these are enough."""
+    """Means of earlier visits in the phase of each row, if these are enough."""
     found = np.full(X.shape, np.nan)
     # The first of January 1970 was a Thursday, and seasons begin on Monday.
     visits = (times + 3 * 86400) // season.seconds

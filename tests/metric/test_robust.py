@@ -1,4 +1,4 @@
-"""Training rows that stand apart in their task, and models that hardly learn from them."""
+"""Training rows that stand apart in their task hardly shape models."""
 
 import numpy as np
 import pytest
@@ -137,7 +137,7 @@ def test_gaussian_rows_are_trusted(d):
 
 
 def test_a_kind_of_rows_that_is_rare_is_no_mistake():
-    """Nine rows in a state of their own are; six that are wrong each in its own way are not."""
+    """Nine rows in one state of their own shape it; six unlike faults do not."""
     rng = np.random.default_rng(4)
     X = rng.normal(size=(480, 6))
     codes = np.repeat(np.arange(4), 120)

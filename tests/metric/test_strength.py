@@ -11,7 +11,7 @@ from manyone.metric.shrinkage import task_whitenings
 
 
 def draws(n_tasks, n_rows, d, mixing, seed=0):
-    """Rows of tasks about centres of their own, mixed by a matrix for all, or one for each."""
+    """Rows about a centre for each task, mixed by one matrix or one for each."""
     rng = np.random.default_rng(seed)
     codes = np.repeat(np.arange(n_tasks), n_rows)
     mix = np.broadcast_to(mixing, (n_tasks, d, d))[codes]
@@ -63,7 +63,7 @@ def test_scale_strength_at_its_ends():
 
 @pytest.mark.parametrize("d", [3, 9])
 def test_densities_of_left_out_rows_are_those_of_refits(d):
-    """Whitened rows without one: their mean, their scatter and the pooled covariance anew."""
+    """Whitened rows without one, with mean, scatter and covariance made anew."""
     n_tasks = 6
     n_rows = 5
     X, codes = draws(n_tasks, n_rows, d, np.eye(d), seed=4)
@@ -142,7 +142,7 @@ def test_strengths_do_not_depend_on_order_names_or_units():
 
 
 def test_rows_of_one_covariance_are_told_from_faults_better():
-    """What estimated strengths are for: faults of tasks that differ in nothing but place."""
+    """Estimated strengths find faults of tasks that differ only in place."""
     gains = []
     for seed in range(4):
         mixing = np.random.default_rng(seed).normal(size=(8, 8)) + 2.0 * np.eye(8)
@@ -167,7 +167,7 @@ def test_rows_of_one_covariance_are_told_from_faults_better():
 
 @pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
 def test_folds_keep_the_strength_that_was_chosen_for_all_rows():
-    """Where it is another one in the folds, a fit raises nothing or twice what was asked."""
+    """With another strength in the folds, alarms are none or twice the rate."""
     task = np.repeat(np.arange(20), 8)
     fresh_task = np.repeat(np.arange(20), 50)
     for seed in (0, 3, 5):

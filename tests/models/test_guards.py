@@ -62,7 +62,7 @@ def test_whatever_the_width(kernel, width):
 
 @methods
 def test_a_trained_mistake_hides_nobody(method):
-    """One row a thousand standard deviations off; new ones that are twenty off are still alarms."""
+    """One row 1000 standard deviations off; new ones 20 off are still alarms."""
     X, task = blobs(n_tasks=8)
     X[3] = 1e3
     model = method(gamma=0.2, alarm_rate=0.05).fit(X, task=task)
@@ -162,7 +162,7 @@ def test_a_callable_is_guarded_as_the_kernel_that_it_computes(method):
 
 @methods
 def test_copies_in_a_kernel_matrix_may_differ_by_rounding(method):
-    """A row and its copy are not each other's neighbours, whatever the last digit says."""
+    """A row and its copy are no neighbours, whatever the last digit says."""
     rng = np.random.default_rng(0)
     once, task = blobs(n_tasks=4, n_rows=10)
     apart = cdist(once, once, "sqeuclidean")
@@ -286,7 +286,7 @@ def test_points_are_spread_over_tasks(monkeypatch):
 
 
 def test_landmarks_in_another_order_share_no_kernel_values():
-    """Else distances to other points would be taken for those to the points of the guard."""
+    """Distances to other points are not taken for those to the guard's points."""
     X, task = blobs(n_tasks=4, n_rows=10)
     outlier = np.arange(len(X)) % 10 == 0
     X[outlier] += 10.0

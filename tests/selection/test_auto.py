@@ -128,7 +128,7 @@ def test_one_task_and_tasks_of_one_row(rows):
 
 
 def test_more_rows_than_a_kernel_matrix_allows(rows, monkeypatch):
-    """Where the matrix is too large, landmarks stand for the rows; and the choice says so."""
+    """Landmarks are used where the matrix is too large, and the choice says so."""
     X, task = rows
     # Forty rows take all of the time that is allowed then: sixty are too many.
     monkeypatch.setattr(costs, "_CUBES_A_SECOND", 40**3 / 2.5)

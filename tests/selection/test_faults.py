@@ -95,7 +95,7 @@ def test_levels_of_categories_stay_where_there_are_numbers(correlated):
 
 
 def test_categories_do_not_change_what_finds_faults_of_numbers():
-    """Values between 0 and 1, which no category has, are found best by a metric bad at others."""
+    """Values between 0 and 1 are found best by a metric bad at others."""
     rng = np.random.default_rng(0)
     task = np.repeat(np.arange(8), 12)
     X = rng.normal(size=(96, 1)) @ rng.normal(size=(1, 4)) + 0.3 * rng.normal(
@@ -170,7 +170,7 @@ def test_tuning_finds_the_metric_that_relations_need(correlated, method):
 
 
 def test_no_setting_is_judged_twice(correlated):
-    """Strengths are tried beside the model's own, which the settings before them have had."""
+    """Strengths are tried beside the model's own, which earlier settings had."""
     X, task = correlated
     model = tune(IndependentOCKSR(alpha=1.0), X, task=task, criterion="faults")
     names = [name for name in model.get_params() if name in model.tuning_]

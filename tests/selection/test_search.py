@@ -128,7 +128,7 @@ def test_costs_say_what_is_affordable():
 
 
 def test_a_choice_costs_few_fits_of_few_rows(shops, monkeypatch):
-    """Most time of a choice is spent in refits: no more of them, and of no more rows, than said."""
+    """A choice makes no more refits, and of no more rows, than it says."""
     X, task = shops
     sizes = []
     refitted = criteria._refitted

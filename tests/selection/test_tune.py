@@ -325,7 +325,7 @@ def test_copies_are_judged_as_weights_are(method, fleet):
 
 @pytest.mark.parametrize("method", [JointOCKSR, IndependentOCKSR])
 def test_rows_given_twice_choose_what_rows_given_once_do(method):
-    """A copy that stays tells its row from others: the smallest ridge would remember every row."""
+    """With copies that stay, the smallest ridge would remember every row."""
     rng = np.random.default_rng(0)
     task = np.repeat(np.arange(6), 15)
     X = 2.0 * rng.normal(size=(6, 4))[task] + rng.normal(size=(90, 4))
@@ -410,7 +410,7 @@ def test_columns_on_other_scales_are_told_without_thresholds_too(fleet):
 
 @pytest.mark.parametrize("kind", ["seen", "unseen"])
 def test_areas_of_folds_are_those_of_scikit_learn(kind, fleet):
-    """Every task of a model against the rows that are negatives of it, with ties and weights."""
+    """Each task against the rows that are its negatives, with ties, weights."""
     X, task = fleet
     rng = np.random.default_rng(0)
     weight = rng.integers(1, 4, len(X)).astype(float)

@@ -11,7 +11,7 @@ ALPHA = 0.3
 
 
 def problem(kernel, seed=0):
-    """Kernel matrix, responses with known outliers, weights, tasks; one task has a single row."""
+    """Kernel matrix, responses with outliers, weights, tasks (one of a single row)."""
     rng = np.random.default_rng(seed)
     codes = rng.permutation(np.repeat(np.arange(4), [6, 5, 1, 4]))
     X = rng.normal(size=(4, 3))[codes] + rng.normal(size=(16, 3))

@@ -1,4 +1,4 @@
-"""Landmarks that are moved: slopes by finite differences, gains by the ridge solver itself."""
+"""Moved landmarks: slopes by finite differences, gains by the ridge solver."""
 
 import numpy as np
 from scipy import sparse

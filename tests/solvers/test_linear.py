@@ -18,7 +18,7 @@ Array = NDArray[np.float64]
 
 
 def make(seed: int, n: int = 14, T: int = 3, width: float = 1.0) -> tuple[Array, Array]:
-    """A Gaussian Gram matrix and one-hot responses with one known outlier (a zero row)."""
+    """A Gaussian Gram matrix, and one-hot responses with a zero row."""
     rng = np.random.default_rng(seed)
     task = np.arange(n) % T
     X = rng.normal(size=(T, 4))[task] + 0.6 * rng.normal(size=(n, 4))
@@ -134,7 +134,7 @@ def test_nuclear_norm_solution_is_below_every_multiple_of_the_identity(
 def test_units_of_the_kernel_do_not_matter(
     frobenius: float, nuclear: float, unit: float
 ) -> None:
-    """Of ``unit K`` the minimiser is ``B / sqrt(unit)``, the penalties being in these units."""
+    """Of ``unit K`` the minimiser is ``B / sqrt(unit)``, as penalties scale."""
     K, R = make(2, n=40, T=6)
     plain = solve(K, R, 0.1, frobenius, nuclear)
     other = solve(unit * K, R, 0.1, unit * frobenius, np.sqrt(unit) * nuclear)

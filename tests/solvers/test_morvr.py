@@ -255,7 +255,7 @@ def test_single_output_equals_an_independent_relevance_vector_machine(seed):
 
 
 def test_rank_one_updates_survive_many_iterations():
-    """More changes than between two refreshes, against the evidence computed from scratch."""
+    """Changes beyond a refresh, against the evidence computed from scratch."""
     design, Y = problem(4, n=120)
     solution = solve_morvr(design, Y, shrinkage=1e-4, tol=1e-9)
     alpha = np.full(design.shape[1], np.inf)
@@ -347,7 +347,7 @@ def test_integer_weights_equal_repetition():
 
 
 def weighted_blobs(seed, ratio):
-    """Kernel matrix and one-hot responses of two tasks, the first one so much heavier."""
+    """Kernel matrix and responses of two tasks, the first so much heavier."""
     rng = np.random.default_rng(seed)
     labels = np.repeat([0, 1], 12)
     X = rng.normal(size=(24, 3)) + 3.0 * np.eye(2, 3)[labels]
@@ -359,7 +359,7 @@ def weighted_blobs(seed, ratio):
 @pytest.mark.parametrize("ratio", [1.0, 1e2, 1e3, 1e4, 1e6, 1e17])
 @pytest.mark.parametrize("seed", range(3))
 def test_order_of_rows_does_not_matter_however_uneven_their_weights(seed, ratio):
-    """Bases that rounding alone tells apart do not enter: rounding would choose among them."""
+    """Bases that only rounding tells apart do not enter the model."""
     design, Y, weight = weighted_blobs(seed, ratio)
     order = np.random.default_rng(seed).permutation(24)
     plain = solve_morvr(design, Y, shrinkage=0.03, weight=weight, tol=1e-6)

@@ -31,7 +31,7 @@ THETA = 1.7
 
 
 def make(seed: int, n: int = 16, T: int = 3) -> tuple[Array, Array, Array]:
-    """Feature rows, one-hot responses with one known outlier, joint ridge feature weights."""
+    """Feature rows, responses with a known outlier, joint ridge weights."""
     rng = np.random.default_rng(seed)
     task = np.arange(n) % T
     X = rng.normal(size=(T, 4))[task] + 0.6 * rng.normal(size=(n, 4))
@@ -198,7 +198,7 @@ def test_descends_to_a_stationary_point(seed: int) -> None:
 
 
 def test_close_to_the_least_objective_it_descends_all_the_same() -> None:
-    """With a tiny ridge the start is close to the least: small steps are most of the gain."""
+    """With a tiny ridge the start is near the least: most gain is in small steps."""
     Phi, R, _ = make(0)
     alpha = 1e-4
     W = Phi.T @ np.linalg.solve(Phi @ Phi.T + alpha * np.eye(len(R)), R)

@@ -119,7 +119,7 @@ def test_no_structure_nearby_or_far_is_better(seed):
 def test_order_does_not_matter_also_where_the_kernel_is_singular(
     seed, d, ridge, kernel
 ):
-    """Fewer features than tasks: L is singular, and part of the responses is out of reach."""
+    """With fewer features than tasks L is singular, and responses are missed."""
     X, Y = rows(seed, n_tasks=5, size=4, d=d)
     X[3] = X[11]
     rng = np.random.default_rng(seed)
@@ -158,7 +158,7 @@ def test_unused_and_repeated_outputs_leave_a_singular_structure():
 @example(7650, 1e-5, 0.5)  # a direction of the outputs of length 1e-7 that rows do tell
 @settings(max_examples=60, deadline=None)
 def test_a_task_given_twice_is_the_same_task_twice(seed, ridge, gamma):
-    """Copies of rows: directions of the outputs that rounding made must not lead astray."""
+    """Directions of outputs that copies make by rounding do not lead astray."""
     X, Y = rows(seed, n_tasks=2, size=4, d=1)
     K = rbf_kernel(np.vstack([X, X]), gamma=gamma)
     solution = solve(K, np.block([[Y, 0 * Y], [0 * Y, Y]]), ridge)

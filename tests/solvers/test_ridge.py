@@ -22,7 +22,7 @@ from manyone.solvers.ridge import (
 
 
 def leave_one_out(residual, kept, weight, codes, n_tasks):
-    """Of one ridge regression: what leaving a row out moves is the product of both residuals."""
+    """In one ridge regression, a row that leaves moves the product of residuals."""
     left_out = residual / kept
     moved = left_out * residual
     total = np.bincount(codes, weight, n_tasks)

@@ -24,7 +24,7 @@ THETA = 2.0
 
 
 def make(seed: int, n: int = 18, T: int = 3) -> tuple[Array, Array, Index, Array]:
-    """Feature rows, responses with one known outlier, sources, joint ridge feature weights."""
+    """Feature rows, responses with an outlier, sources, joint ridge weights."""
     rng = np.random.default_rng(seed)
     task = np.arange(n) % T
     X = rng.normal(size=(T, 4))[task] + 0.6 * rng.normal(size=(n, 4))

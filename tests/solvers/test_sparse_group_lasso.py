@@ -20,7 +20,7 @@ Index = NDArray[np.intp]
 def make(
     seed: int, n: int = 18, T: int = 3, theta: float = 3.0
 ) -> tuple[Array, Array, Index]:
-    """A second-layer kernel, one-hot responses with a known outlier, sources in mixed order."""
+    """A second-layer kernel, responses with an outlier, sources in mixed order."""
     rng = np.random.default_rng(seed)
     groups = rng.permutation(np.arange(n) % T)
     R = np.eye(T)[groups]
@@ -31,7 +31,7 @@ def make(
 
 
 def l1_max(J: Array, R: Array) -> float:
-    """Smallest l1 (to rounding) for which B = 0 is optimal whatever the group penalty is."""
+    """Smallest l1, up to rounding, for which B = 0 is optimal by itself."""
     return (1.0 + 1e-14) * float(np.abs(2.0 * J.T @ R).max())
 
 
@@ -76,7 +76,7 @@ def oracle(J: Array, R: Array, groups: Index, l1: float, S: Array) -> float:
 def kkt_violation(
     J: Array, R: Array, groups: Index, B: Array, l1: float, S: Array
 ) -> float:
-    """Largest distance of minus the gradient from the subdifferential, over the blocks."""
+    """Largest distance of minus the gradient from the subdifferential."""
     slope = 2 * J.T @ (R - J @ B)
     worst = 0.0
     for s in range(len(S)):
@@ -225,7 +225,7 @@ def test_warm_start_reaches_the_same_point_sooner() -> None:
 def test_order_does_not_matter_whatever_the_gap_asked_for(
     tol: float, theta: float
 ) -> None:
-    """A gap of g leaves fitted values wrong by sqrt(g): the support is solved exactly."""
+    """A gap g leaves errors of sqrt(g); the support is solved exactly."""
     J, R, groups = make(7, n=40, T=5, theta=theta)
     l1, group = strengths(J, R, groups, 0.03, 0.05)
     result = solve_sparse_group_lasso(J, R, groups, l1, group, tol=tol)

@@ -27,7 +27,7 @@ def problem(seed, n=40, d=3, outliers=False):
 
 
 def reference_dual(K, upper, sign):
-    """The signed dual solved by Clarabel, through a factor so that it is visibly convex."""
+    """The signed dual by Clarabel, through a factor that shows it is convex."""
     values, vectors = np.linalg.eigh(K)
     factor = vectors * np.sqrt(np.clip(values, 0, None))
     a = cp.Variable(len(K), nonneg=True)
@@ -187,7 +187,7 @@ def test_rank_deficient_kernels_converge_at_any_scale(seed, scale):
 
 
 def test_vertices_are_left_even_where_rows_block_each_other():
-    """C = 1 starts from one row at its bound, without a free coefficient to trade with."""
+    """C = 1 starts from one row at its bound: no free coefficient can trade."""
     for seed in (23, 34, 60, 96, 112):
         X = np.random.default_rng(seed).normal(size=(3, 3))
         solution = solve_svdd(linear_kernel(X), 1.0, max_iter=300)
@@ -247,7 +247,7 @@ def test_distances_are_those_from_the_definition():
 @pytest.mark.parametrize("outliers", [False, True])
 @pytest.mark.parametrize("kernel", ["rbf", "polynomial"])
 def test_left_out_distances_are_refits_while_the_free_rows_stay_free(kernel, outliers):
-    """Refits, with C kept; rows whose absence changes which rows are free are set aside."""
+    """Refits with the same C; rows that change which are free are set aside."""
     compared = 0
     for seed in range(3):
         X, sign = problem(seed, n=60, d=12, outliers=outliers)
@@ -269,7 +269,7 @@ def test_left_out_distances_are_refits_while_the_free_rows_stay_free(kernel, out
 
 
 def test_left_out_distances_without_free_rows():
-    """nu n rows are outside and none on the surface: the two next to it take the mass."""
+    """nu n rows are outside, none on the surface; the next two share the mass."""
     X = np.random.default_rng(0).normal(size=(20, 2))
     K = linear_kernel(X)
     C = 1 / 5

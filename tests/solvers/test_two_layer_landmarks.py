@@ -1,4 +1,4 @@
-"""Two layers on centres: slopes are differences, and all rows as centres are the whole kernel."""
+"""Two layers on centres: slopes by differences; all rows as centres are exact."""
 
 import numpy as np
 import pytest

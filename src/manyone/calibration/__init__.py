@@ -1,4 +1,4 @@
-"""Thresholds that hold what they promise: left-out scores, p-values, false-discovery control."""
+"""Thresholds: left-out scores, p-values, control of false discoveries."""
 
 from manyone.calibration.thresholds import Calibration
 from manyone.messages import CalibrationWarning

@@ -16,8 +16,8 @@ tasks get w = 0, and their rows make one pool, as do those of few values
 
 **A left-out row has no part in its unit.** Its own depth is left out of the mean, and
 depths of the other rows are those that they have without it. A row that leaves a ridge
-regression changes the responses of the others of its task by about one factor, and their
-mean by the same. What remains is that it no longer has a part in that mean. Let
+regression changes the responses of the others of its task by about one factor, and
+their mean by the same. What remains is that it no longer has a part in that mean. Let
 :math:`q_i` be the left-out response of row i over the mean response of the others, and
 
 .. math:: r_j = 1 + \frac{1 - f_j / \bar f}{n - 2}
@@ -25,11 +25,12 @@ mean by the same. What remains is that it no longer has a part in that mean. Let
 the mean response of the rows without j over the mean with it, where row i has left
 already. Without row j the depth of row i is :math:`|q_i / r_j - 1|` instead of
 :math:`|q_i - 1|`, and what guards add. (A row far out has a kernel value with itself
-only. It responds above the mean, and the others seem deep beside it. Without this, joint
-models raise 6 % of 5 on Cauchy columns: ``benchmarks/bench_promises.py "cauchy 8"``.)
-Other models tell by how much the mean root depth of the others grows when a row leaves:
-folds by rows that both models have seen (:mod:`.folds`), balls by other balls
-(:mod:`manyone.solvers.svdd_left_out`). Without this, MORVR and SVDD raise 7 % of 5 there.
+only. It responds above the mean, and the others seem deep beside it. Without this,
+joint models raise 6 % of 5 on Cauchy columns:
+``benchmarks/bench_promises.py "cauchy 8"``.) Other models tell by how much the mean
+root depth of the others grows when a row leaves: folds by rows that both models have
+seen (:mod:`.folds`), balls by other balls (:mod:`manyone.solvers.svdd_left_out`).
+Without this, MORVR and SVDD raise 7 % of 5 there.
 
 Why roots: of depths themselves, one heavy-tailed task in five makes w nearly 0, and the
 others catch 52 instead of 76 % of what an oracle does; by logarithms, Cauchy columns
@@ -153,7 +154,7 @@ class Units:
 def _units(
     mean: Array, counts: Array, typical: float, power: float, bend: float
 ) -> Array:
-    """Units of tasks by their mean roots and rows, (k,) each; 1 where rows are too few."""
+    """Units (k,) of tasks by mean roots and rows; 1 where rows are too few."""
     depth = stretched(-np.square(mean), bend)
     usual = stretched(-np.square(typical), bend)
     return np.where(counts >= ENOUGH_ROWS, (depth / usual) ** power, 1.0)
@@ -186,7 +187,7 @@ def mean_root_depths(
 def shifts(
     depth: Array, responses: Array, weight: Array, starts: Codes, least: float
 ) -> Array:
-    """By how much the mean root depth of the other rows of a task is larger without a row.
+    """Growth of the mean root depth of a task's other rows without a row.
 
     Parameters
     ----------

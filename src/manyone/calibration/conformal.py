@@ -27,7 +27,7 @@ def full_conformal(
     influence: Array,
     self_influence: Array,
 ) -> Array:
-    """Exact p-values of rows of one task: each joins the task, then every row is left out.
+    """Exact p-values of rows of a task: each joins it, and every row is left out.
 
     Nothing is refitted. Adding a row x moves the residual of row i by its influence.
     Leaving row i out of the augmented model is a closed form again: its residual over

@@ -5,12 +5,13 @@ with
 
 .. math:: \tau = 1 + 2 \sum_{k \ge 1} \rho_k,
 
-:math:`\rho_k` the autocorrelation at lag k of what is counted. Thresholds are about the lower
-tail of scores, so what is counted here is whether a row is among the lowest quarter of its task.
-A trend of a task is taken out before: rows that drift do not resemble each other any more for it.
+:math:`\rho_k` the autocorrelation at lag k of what is counted. Thresholds are about the
+lower tail of scores, so what is counted here is whether a row is among the lowest
+quarter of its task. A trend of a task is taken out before: rows that drift do not
+resemble each other any more for it.
 
-Rows of a group whose order nobody knows count as :math:`m / (1 + (m - 1) \rho)` rows, with
-:math:`\rho` the correlation of their ranks.
+Rows of a group whose order nobody knows count as :math:`m / (1 + (m - 1) \rho)` rows,
+with :math:`\rho` the correlation of their ranks.
 """
 
 from __future__ import annotations
@@ -101,7 +102,7 @@ def correlation_time(scores: Array, codes: Codes) -> float:
 
 
 def _about_trend(scores: Array) -> Array:
-    """Whether each score of a task is in its lower tail, about a straight line in time."""
+    """Mask of scores in the lower tail of a task, about a line in time."""
     in_tail = scores <= np.quantile(scores, _TAIL, method="lower")
     values = in_tail - in_tail.mean()
     place = np.arange(len(values)) - (len(values) - 1) / 2.0
@@ -116,7 +117,7 @@ def _products(values: Array, codes: Codes, lag: int) -> float:
 
 
 def _summed(correlations: Array) -> float:
-    """1 + 2 (sum of autocorrelations from lag 1 on), cut where two in a row are not positive."""
+    """1 + 2 (sum of autocorrelations), cut at two that are not positive."""
     even = correlations[: len(correlations) // 2 * 2]
     couples = even[0::2] + even[1::2]
     positive = couples > 0.0

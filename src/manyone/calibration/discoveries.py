@@ -127,7 +127,7 @@ def _mass_up_to(values: Array, known: Known, new: Array, codes: Codes) -> Array:
 
 
 def benjamini_hochberg(p: Array, fdr: float) -> Mask:
-    """Rows to reject so that at most a share `fdr` of them is expected to be false, (m,)."""
+    """Rows (m,) to reject so that a share `fdr` at most is expected to be false."""
     ascending = np.sort(p)
     passing = np.flatnonzero(
         ascending <= fdr * (1 + 1e-12) * np.arange(1, len(p) + 1) / len(p)
@@ -136,7 +136,7 @@ def benjamini_hochberg(p: Array, fdr: float) -> Mask:
 
 
 def smallest_fdr(p: Array) -> float:
-    """The smallest `fdr` at which `benjamini_hochberg` rejects any of the p-values (m,)."""
+    """The smallest `fdr` at which `benjamini_hochberg` rejects any p-value."""
     ranks = np.arange(1, len(p) + 1)
     return float(np.min(np.sort(p) * len(p) / ranks))
 
@@ -163,9 +163,9 @@ def select_rows(known: Known, scores: Array, codes: Codes, fdr: float) -> Mask:
     if not chosen.any() and needed > 1:
         warn_user(
             f"No row selected. The smallest p-value possible here is {floor:.3g}, so "
-            f"Benjamini-Hochberg at fdr={fdr:g} can select rows of this batch only if at least "
-            f"{needed} of its {len(codes)} rows look that abnormal. The smallest fdr that "
-            f"selects rows of this batch is {smallest_fdr(p):.2g}. Use smaller batches, more "
-            "calibration rows, or a larger fdr."
+            f"Benjamini-Hochberg at fdr={fdr:g} can select rows of this batch only if "
+            f"at least {needed} of its {len(codes)} rows look that abnormal. The "
+            f"smallest fdr that selects rows of this batch is {smallest_fdr(p):.2g}. "
+            "Use smaller batches, more calibration rows, or a larger fdr."
         )
     return chosen

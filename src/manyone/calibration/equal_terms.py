@@ -9,16 +9,16 @@ many rows: for depths (minus scores) of models with k rows of the task,
 
 :math:`\beta` is one number for all tasks: the mean difference of logarithms of upper
 quantiles of the depths at the two sizes, over the mean difference of 1/k. Depths of
-models with k rows are then multiplied by :math:`\exp(-\beta (1/k - 1/(k + 1)))`, what one
-row more is worth. (Moved from 18 to all 20 rows, adaptive metrics raised 10.9 % of 10:
-``python benchmarks/bench_promises.py "gaussian 20" "bimodal 20" --methods IndA``.)
+models with k rows are then multiplied by :math:`\exp(-\beta (1/k - 1/(k + 1)))`, what
+one row more is worth. (Moved from 18 to all 20 rows, adaptive metrics raised 10.9 % of
+10: ``python benchmarks/bench_promises.py "gaussian 20" "bimodal 20" --methods IndA``.)
 
 **Closed forms** leave out one row. Let q be its response, over the mean response of the
-n - 1 rows that are left, under their model. Suppose that rows of a task have about the same
-kernel value with each other, c, and a new row :math:`\kappa` with them. All rows then have
-the same coefficient, and :math:`q = (n-1) \kappa / (k(x, x) + (n-2) c)`. With n rows it is
-:math:`n \kappa / (k(x, x) + (n-1) c)`. Written with :math:`q_c`, the q where
-:math:`\kappa = c`, that is
+n - 1 rows that are left, under their model. Suppose that rows of a task have about the
+same kernel value with each other, c, and a new row :math:`\kappa` with them. All rows
+then have the same coefficient, and :math:`q = (n-1) \kappa / (k(x, x) + (n-2) c)`. With
+n rows it is :math:`n \kappa / (k(x, x) + (n-1) c)`. Written with :math:`q_c`, the q
+where :math:`\kappa = c`, that is
 
 .. math:: q \cdot \frac{n}{n - 1 + q_c}, \qquad q_c \approx \sum q^2 / \sum q .
 
@@ -203,7 +203,7 @@ def with_a_row_more(
 
 
 class _Depths(NamedTuple):
-    """What comparisons of depths need of the rows: task and count (n,), number of tasks."""
+    """Task and count (n,) of rows, and the number of tasks, for comparisons."""
 
     codes: Codes
     weight: Array
@@ -223,7 +223,7 @@ class _Depths(NamedTuple):
         return self.growth(values, fewer) / float(mean_step)
 
     def growth(self, values: Array, others: Array) -> float:
-        """Mean logarithm of the ratio of upper quantiles of depths, 0 where nothing tells it.
+        """Mean logarithm of the ratio of upper quantiles of depths, else 0.
 
         Of minus the other values (n,) over minus the values (n,), where both are known.
         """
@@ -244,7 +244,7 @@ class _Depths(NamedTuple):
         return float(np.mean(np.log(upper_others / upper)))
 
     def _shares(self, rows: Codes) -> Array:
-        """Shares of rows in their tasks: large depths of one task must not stand for all."""
+        """Shares of rows in their tasks, so that tasks count alike."""
         codes = self.codes[rows]
         counts = np.bincount(codes, self.weight[rows], self.n_tasks)
         return self.weight[rows] / counts[codes]

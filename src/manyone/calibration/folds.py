@@ -1,8 +1,9 @@
 """How rows are dealt to folds, for thresholds and for the choice of settings.
 
-:func:`assign_folds` is the only splitter of rows in memory: it cuts inside the tasks, and keeps
-copies, groups and blocks of time together. :func:`solve_with_folds` makes left-out scores of its
-folds; :func:`halved_splits` also holds out half of the tasks, for settings to be judged by.
+:func:`assign_folds` is the only splitter of rows in memory: it cuts inside the tasks,
+and keeps copies, groups and blocks of time together. :func:`solve_with_folds` makes
+left-out scores of its folds; :func:`halved_splits` also holds out half of the tasks,
+for settings to be judged by.
 """
 
 from __future__ import annotations
@@ -154,7 +155,7 @@ def _shift(
     solution: Solution,
     rows: TrainingRows,
 ) -> Array:
-    """By how much depths of the other rows of a task grow when a row leaves, shape (n,).
+    """Growth (n,) of the depths of a task's other rows when a row leaves.
 
     Measured by rows that models have seen, with a fold and without it, see
     :mod:`.borrowing`.
@@ -185,7 +186,7 @@ def _round_after(
     rows: TrainingRows,
     far: Array | None,
 ) -> Round | None:
-    """Scores of the blocks after those that were held out; None where there are none."""
+    """Scores of the blocks after those held out; None where there are none."""
     later = [
         ((kept_rows, after), (refitted, scores[len(held) :]))
         for (kept_rows, held), after, (refitted, scores) in zip(
@@ -205,7 +206,7 @@ def _round(
     rows: TrainingRows,
     far: Array | None,
 ) -> Round:
-    """Scores of rows by refits without them, in units of what all rows say of far ones."""
+    """Scores of rows by refits without them, in units of the whole model."""
     scores = np.full(len(rows.codes), np.nan)
     kept_weight = np.full(len(rows.codes), np.nan)
     normal = np.where(rows.outlier, 0.0, rows.weight)
@@ -228,7 +229,7 @@ def _round(
 
 
 def folds_of(rows: TrainingRows, fold: Codes) -> list[tuple[Codes, Codes]]:
-    """Numbers of the rows to keep and to score, for the fold (n,) of each row; the longest first.
+    """Numbers of the rows to keep and to score in each fold, longest first.
 
     The order is that of least waiting: whoever starts last has the least to do.
     """
@@ -250,7 +251,7 @@ def folds_of(rows: TrainingRows, fold: Codes) -> list[tuple[Codes, Codes]]:
 
 
 def _looking_ahead(rows: TrainingRows, fold: Codes) -> tuple[Mask, Codes]:
-    """Which rows are judged by earlier blocks only, and the first fold judged of a row's task."""
+    """Rows judged by earlier blocks only, and the first such fold of a task."""
     if rows.group is None:
         return np.zeros(len(fold), dtype=bool), np.zeros(len(fold), dtype=np.intp)
     ahead = np.append(looks_ahead(rows), False)[rows.codes]
@@ -262,7 +263,7 @@ def _looking_ahead(rows: TrainingRows, fold: Codes) -> tuple[Mask, Codes]:
 def blocks_after(
     rows: TrainingRows, fold: Codes, folds: list[tuple[Codes, Codes]]
 ) -> list[Codes]:
-    """Rows of the next block of time after each fold that is held out, in tasks in time."""
+    """Rows of the block of time after each fold, in tasks in time."""
     ahead, begin = _looking_ahead(rows, fold)
     return [
         np.flatnonzero(ahead & (fold == k + 1) & (k >= begin))
@@ -452,7 +453,7 @@ def content_order(rows: TrainingRows) -> Codes:
 
 
 def similarity_of(X: Rows, rows: TrainingRows, kernel: Kernel) -> Array:
-    """Mean similarity of each row, in its metric, to the normal ones, or to some of many, (n,)."""
+    """Mean similarity (n,) of rows to normal ones, or to a sample of them."""
     points = replace(rows, X=X).take(np.flatnonzero(~rows.outlier)).merged()[0]
     # By what was given: copies of a row may differ by rounding in a metric.
     content = np.unique(points.content)

@@ -1,4 +1,4 @@
-"""Left-out scores of any number of rows, in bounded memory: exact where thresholds need them.
+"""Left-out scores of any number of rows in bounded memory, exact in the tail.
 
 Of every task the lowest scores are kept as they are. Those above are rounded down, to a
 hundredth of their size, and counted: p-values there are at most a little too large, and
@@ -155,7 +155,7 @@ class Tails:
     def calibration(
         self, n_tasks: int, source: str, far: Array | None = None
     ) -> Calibration:
-        """Thresholds and p-values from these scores; `far` (T,) are those of far rows."""
+        """Thresholds and p-values from these scores, with those of far rows (T,)."""
         # A rounded score is above all exact ones of its task.
         exact = ~self.rounded
         top = np.full(n_tasks, -np.inf)
@@ -187,6 +187,6 @@ def kept_scores(n_tasks: int) -> int:
 
 
 def rounded_down(scores: Array) -> Array:
-    """Scores (k,), which are not positive, with seven binary digits, towards minus infinity."""
+    """Negative scores (k,) with seven binary digits, towards minus infinity."""
     fraction, exponent = np.frexp(scores)
     return np.ldexp(np.floor(np.ldexp(fraction, _DIGITS)), exponent - _DIGITS)

@@ -1,4 +1,4 @@
-r"""Alarm thresholds and p-values from scores of normal rows that the model has not seen.
+r"""Alarm thresholds and p-values from scores of normal rows unseen by the model.
 
 Notation: c is the left-out score of a training row, n the number of rows of its task, s
 the score of a new row. Lower is worse. Everything is monotone in s, so that one number
@@ -203,9 +203,9 @@ class Calibration:
         if rows.group is not None:
             if np.isnan(scores).all():
                 raise ValueError(
-                    "groups has one group in every task: no row can be left out, and no threshold "
-                    "set. Give two groups or more per task, or groups=None where rows are "
-                    "independent."
+                    "groups has one group in every task: no row can be left out, and "
+                    "no threshold set. Give two groups or more per task, or "
+                    "groups=None where rows are independent."
                 )
             weight = calibration_weight(scores, rows)
         source = solution.left_out_source
@@ -243,7 +243,7 @@ class Calibration:
 
     @cached_property
     def bend(self) -> float:
-        """How scores are stretched before they are compared with those of other tasks."""
+        """The scale that scores of tasks are stretched to before comparisons."""
         if self.far is None:
             return 0.0
         return bend_of(self.scores / self.sizes[self.codes], self.weight)
@@ -270,7 +270,7 @@ class Calibration:
     def scaled(
         self, scores: Array, weight: Array, codes: Codes, shift: Array | float = 0.0
     ) -> Array:
-        """Left-out scores (n,) on that scale, in units of their task (n,) without the row."""
+        """Left-out scores (n,) on that scale, in units of their other rows."""
         values = scores / self.sizes[codes]
         units = self._units.without(values, weight, codes, shift)
         return unstretched(stretched(values, self.bend) / units, self.bend)
@@ -428,7 +428,7 @@ class Thresholds:
     lowest: Array
 
     def pvalues(self, scores: Array, codes: Codes) -> Array:
-        """P-value of each score (k,) against the calibration scores of its task (k,)."""
+        """P-values (k,) of scores (k,) against the calibration scores of tasks (k,)."""
         mass = self._mass_up_to(self._own_order, scores, codes)
         own_pvalues = (1.0 + mass) / (1.0 + self.counts[codes])
         p = own_pvalues
@@ -450,7 +450,7 @@ class Thresholds:
         return by_task(self.calibration.codes, self.calibration.scores)
 
     def _mass_up_to(self, order: Ordered, scores: Array, codes: Codes) -> Array:
-        """Weight of the values of each score's task that do not exceed it, shape (k,)."""
+        """Weight (k,) of the values of each score's task that do not exceed it."""
         below = np.searchsorted(order, by_task(codes, scores), side="right")
         has_lower = below > self.calibration.starts[codes]
         return np.where(has_lower, self.mass[np.maximum(below - 1, 0)], 0.0)
@@ -484,7 +484,7 @@ class Thresholds:
         return highest_ranks(self.alarm_rate * self.limit_ratio, self.counts)
 
     def left_out_pvalues(self) -> Array:
-        """P-values of the calibration scores (n,), each as if it were not among them."""
+        """P-values of the calibration scores (n,), each left out of them."""
         scores = self.calibration.scores
         codes = self.calibration.codes
         up_to = self.pvalues(scores, codes)
@@ -500,7 +500,7 @@ class Thresholds:
         return (self.counts > 0.0) & ~self.calibration.lends
 
     def _alone_pvalues(self, scores: Array, codes: Codes, own: Array) -> Array:
-        """P-values (k,) in tasks with a single row, which cannot be ranked: 1/2 or more.
+        """P-values (k,) in tasks with a single row, which has no rank: 1/2 or more.
 
         Only a row as far from everything as can be told is rarer than all rows there
         are: several times farther than the left-out rows of all tasks.
@@ -537,7 +537,7 @@ class Thresholds:
         return np.where(self.alone, self.alarm_rate, floored)
 
     def limits(self) -> Array:
-        """Most that each task may raise, whatever the other tasks are like, shape (T,)."""
+        """Largest alarm rate (T,) of each task, whatever the other tasks are like."""
         with np.errstate(under="ignore"):  # rates may be tiny
             limit = np.where(self.borrows, self.limit_ratio, 1.0) * self.alarm_rate
         return np.minimum(np.maximum(limit, 1.0 / (1.0 + self.counts)), 1.0)
@@ -575,25 +575,27 @@ class Thresholds:
         if len(tasks) == 1:
             if alone[0]:
                 return (
-                    "1 normal row cannot set a threshold: only rows far from it raise an alarm, "
-                    f"and no rate is promised. Give {needed} rows or more for "
-                    f"alarm_rate={rate:g}."
+                    "1 normal row cannot set a threshold: only rows far from it raise "
+                    f"an alarm, and no rate is promised. Give {needed} rows or more "
+                    f"for alarm_rate={rate:g}."
                 )
             return (
                 f"{counts[0]:g} normal row(s) cannot promise alarm_rate={rate:g}: the "
-                f"smallest rate possible is 1/(n+1) = {floor:.3g}. The threshold is the worst "
-                f"left-out score, which raises a false alarm on at most {floor:.3g} of normal "
-                f"rows. Give {needed} rows or more, or set alarm_rate to at least {floor:.3g}."
+                f"smallest rate possible is 1/(n+1) = {floor:.3g}. The threshold is "
+                "the worst left-out score, which raises a false alarm on at most "
+                f"{floor:.3g} of normal rows. Give {needed} rows or more, or set "
+                f"alarm_rate to at least {floor:.3g}."
             )
         lenders = sum(np.count_nonzero(pool.lenders) for pool in self.pools)
         alone_from = f"{np.ceil(OWN_RANKS / max(rate, 1e-300) - 1e-9) - 1:.9g}"
         text = (
             f"{too_few.sum()} of {len(tasks)} tasks "
             f"({shortlist(tasks[too_few].tolist(), 3)}) have fewer than the {needed} "
-            f"normal rows that alarm_rate={rate:g} needs (the smallest rate possible for n rows "
-            f"is 1/(n+1), here {floor:.3g}). They borrow the scores of {lenders} task(s), those "
-            f"of like size, each counted once, as all tasks of fewer than {alone_from} rows do. "
-            "The rate then holds on average over such tasks, and a single one raises at most "
+            f"normal rows that alarm_rate={rate:g} needs (the smallest rate possible "
+            f"for n rows is 1/(n+1), here {floor:.3g}). They borrow the scores of "
+            f"{lenders} task(s), those of like size, each counted once, as all tasks "
+            f"of fewer than {alone_from} rows do. The rate then holds on average over "
+            "such tasks, and a single one raises at most "
             f"{self.limits()[too_few].max():.3g}. "
         )
         if np.any(counts != np.rint(counts)):
@@ -605,8 +607,8 @@ class Thresholds:
             text += f"So few tasks allow no rate below {worst:.3g}, which is used. "
         if alone.any():
             text += (
-                f"In tasks with a single row ({shortlist(tasks[alone].tolist(), 3)}) only rows "
-                "far from everything raise an alarm. "
+                f"In tasks with a single row ({shortlist(tasks[alone].tolist(), 3)}) "
+                "only rows far from everything raise an alarm. "
             )
         if floor <= 0.25:
             return text + f"Give more rows, or set alarm_rate to at least {floor:.3g}."
@@ -614,7 +616,7 @@ class Thresholds:
 
 
 def highest_ranks(limit: float, counts: Array) -> Array:
-    """Highest rank (k,) in a task of so many rows (k,) that a limit lets raise an alarm."""
+    """Highest rank (k,) among so many rows (k,) that may still raise an alarm."""
     with np.errstate(under="ignore", over="ignore"):
         return np.maximum(limit * (1.0 + counts), 1.0) * (1.0 + 1e-9)
 

@@ -67,7 +67,7 @@ def rank_sum_pvalue(known: Array, new: Array) -> float:
 
 
 def _chance_of_low_sum(values: NDArray[np.int64], part: NDArray[np.int64]) -> float:
-    """Probability that a random subset of `values`, as large as `part`, sums to no more.
+    """Probability that a random subset of the size of `part` sums to no more.
 
     The exact law draws one value after the other (the shift algorithm of Streitberg &
     Roehmel 1986): entry (k, s) is the probability of k drawn so far with sum s.

@@ -154,7 +154,8 @@ def claims_of(block: Block, counted: bool) -> dict[str, object]:
     if counted:
         if block.outlier is not None:
             raise ValueError(
-                "X is to hold normal rows only: yield no known outliers with its blocks."
+                "X is to hold normal rows only: yield no known outliers with its "
+                "blocks."
             )
         claims["sample_weight"] = block.weight
     return claims
@@ -177,7 +178,7 @@ def stacked(parts: list[Rows]) -> Rows:
 
 
 def by_task(codes: Codes, weight: Array) -> tuple[Codes, Any]:
-    """Tasks that occur (u,), and a sparse (u, b) matrix that sums weighted rows by task."""
+    """Tasks that occur (u,), and a sparse (u, b) matrix of weighted sums by task."""
     present, place = np.unique(codes, return_inverse=True)
     shape = (len(present), len(codes))
     return present, sparse.csr_array(
@@ -186,7 +187,7 @@ def by_task(codes: Codes, weight: Array) -> tuple[Codes, Any]:
 
 
 def added(one: Codes, other: Codes, *pairs: tuple[Array, Array]) -> tuple[Any, ...]:
-    """Tasks of both (t,), and for each pair of arrays with one line per task their sum."""
+    """Tasks of both (t,), and the sum of each pair of arrays by task."""
     if np.array_equal(one, other):
         return one, *(first + more for first, more in pairs)
     tasks = np.union1d(one, other)

@@ -81,7 +81,7 @@ def as_sequence(task: object) -> Any:
 
 
 def plain_label(label: object) -> Any:
-    """A label as a plain Python object; missing markers of all libraries become None."""
+    """A label as a plain Python object; missing markers of any library become None."""
     if label is None or type(label) is str:
         return label
     if hasattr(label, "as_py"):  # pyarrow scalars
@@ -99,7 +99,7 @@ def plain_label(label: object) -> Any:
 
 
 def sorted_labels(labels: Labels) -> list[Any]:
-    """Distinct labels of any types, without None; types have no common order, their names do."""
+    """Distinct labels of any types, without None, by type and name."""
     refuse_unhashable(labels)
     distinct = dict.fromkeys(label for label in labels.tolist() if label is not None)
 
@@ -142,8 +142,9 @@ def unknown_task(label: object, tasks: Labels) -> str:
     )
     first_tasks = shortlist(tasks.tolist(), 5)
     return (
-        f"Unknown task {label!r}. The model knows {len(tasks)} task(s): {first_tasks}.{hint} "
-        "Fit or enroll it first; score_tasks(X) compares rows with every known task."
+        f"Unknown task {label!r}. The model knows {len(tasks)} task(s): "
+        f"{first_tasks}.{hint} Fit or enroll it first; score_tasks(X) compares rows "
+        "with every known task."
     )
 
 
@@ -152,8 +153,9 @@ def refuse_rows_without_task(labels: Labels, outlier: Mask) -> None:
     lost = np.flatnonzero([label is None for label in labels] & ~outlier)
     if len(lost):
         raise ValueError(
-            f"The task of row {lost[0]} is missing ({len(lost)} such row(s)). Only known outliers "
-            "(outlier=True) may have none: remove these rows or fill in their task."
+            f"The task of row {lost[0]} is missing ({len(lost)} such row(s)). Only "
+            "known outliers (outlier=True) may have none: remove these rows or fill in "
+            "their task."
         )
 
 
@@ -163,12 +165,13 @@ def refuse_empty_tasks(codes: Codes, outlier: Mask, tasks: Labels) -> None:
     if empty.any() or len(tasks) == 0:
         names = shortlist(tasks[empty].tolist(), 3) or "(none)"
         raise ValueError(
-            f"Empty task: {names} has only known outliers. Add a normal row, or remove its rows."
+            f"Empty task: {names} has only known outliers. Add a normal row, or remove "
+            "its rows."
         )
 
 
 def warn_of_labels_in_y(y: object) -> None:
-    """Labels that came as `y` would be ignored without a word, and all rows be one task."""
+    """Warn of labels in `y`, which is ignored: all rows would be one task."""
     values = np.asarray(y)
     if values.ndim != 1 or values.dtype.kind == "f":
         return
@@ -179,8 +182,9 @@ def warn_of_labels_in_y(y: object) -> None:
     )
     if 1 < len(distinct) <= max(2, len(values) // 2) and not distinct <= {1, -1}:
         warn_user(
-            f"y is ignored, but looks like labels ({len(distinct)} values, {len(values)} rows): "
-            "pass them as task=..., or as outlier=... if they say which rows are abnormal.",
+            f"y is ignored, but looks like labels ({len(distinct)} values, "
+            f"{len(values)} rows): pass them as task=..., or as outlier=... if they "
+            "say which rows are abnormal.",
             UserWarning,
         )
 
@@ -211,7 +215,7 @@ def refuse_unless_boolean(mask: Labels) -> None:
 
 
 def symmetric_part(K: Any) -> Array:
-    """A precomputed kernel matrix: square, and only its symmetric part has a meaning."""
+    """A square precomputed kernel matrix, made symmetric."""
     if K.shape[0] != K.shape[1]:
         raise ValueError(
             f'kernel="precomputed" needs a square matrix; got shape {K.shape}.'
@@ -233,8 +237,9 @@ def warn_of_dominating_column(model: object, column: int) -> None:
     names = getattr(model, "feature_names_in_", None)
     name = column if names is None else repr(names[column])
     warn_user(
-        f"In X column {name} varies over a thousand times more than every other: it alone decides "
-        "how far rows are apart. Scale first, as with sklearn.preprocessing.StandardScaler.",
+        f"In X column {name} varies over a thousand times more than every other: it "
+        "alone decides how far rows are apart. Scale first, as with "
+        "sklearn.preprocessing.StandardScaler.",
         UserWarning,
     )
 
@@ -253,9 +258,10 @@ def warn_of_copies(X: Rows, counts: Array) -> None:
         return
     if any(len(np.unique(column)) > _TOLD_APART * len(counts) for column in X.T):
         warn_user(
-            f"{copies:.9g} of {total:.9g} rows have a copy in their task. While one is left out "
-            "the other stays, so thresholds are too tight: more new rows may raise an alarm than "
-            "alarm_rate says. Drop copies, or let them leave together with groups=."
+            f"{copies:.9g} of {total:.9g} rows have a copy in their task. While one is "
+            "left out the other stays, so thresholds are too tight: more new rows may "
+            "raise an alarm than alarm_rate says. Drop copies, or let them leave "
+            "together with groups=."
         )
 
 
@@ -290,8 +296,8 @@ def _locate(X: Rows) -> str | None:
     ]
     if text:
         return (
-            f"Column(s) {shortlist(text, 5)} of X are not numeric. Drop or encode them first, "
-            "or name the one that holds the tasks with task=...."
+            f"Column(s) {shortlist(text, 5)} of X are not numeric. Drop or encode them "
+            "first, or name the one that holds the tasks with task=...."
         )
     values = np.asarray(X) if frame is None else frame.to_numpy()
     if values.ndim != 2 or values.dtype.kind == "c":
@@ -301,7 +307,10 @@ def _locate(X: Rows) -> str | None:
         try:
             numbers = np.asarray(column, dtype=np.float64)
         except (TypeError, ValueError, OverflowError) as error:
-            return f"Values of column {name!r} are no numbers ({error}): drop or encode it first."
+            return (
+                f"Values of column {name!r} are no numbers ({error}): drop or encode "
+                "it first."
+            )
         bad = np.flatnonzero(~np.isfinite(numbers))
         if len(bad):
             return _bad_value(float(numbers[bad[0]]), int(bad[0]), name)
@@ -309,7 +318,10 @@ def _locate(X: Rows) -> str | None:
 
 
 def _bad_value(value: float, row: int, column: str | int) -> str:
-    return f"First bad value: {value} at row {row}, column {column!r}. Remove or impute such rows."
+    return (
+        f"First bad value: {value} at row {row}, column {column!r}. Remove or impute "
+        "such rows."
+    )
 
 
 def unable(cls: type, capability: str, what: str) -> str:

@@ -1,4 +1,4 @@
-"""Rows that leave together when they are judged: groups that are given, or blocks of time."""
+"""Rows that are left out together: groups of the user, or blocks of time."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class TimeBlocks:
     forward: bool | int = True
 
     def places(self, codes: Codes, source: Codes, n_rows: int) -> tuple[Codes, Codes]:
-        """Block of each row, and its place among the rows of its task, in the order of time.
+        """Block of each row, and its place in time among the rows of its task.
 
         Parameters
         ----------
@@ -142,7 +142,7 @@ def group_numbers(labels: Codes, codes: Codes, content: Codes) -> Codes:
 
 
 def joined_groups(old: TrainingRows, new: TrainingRows) -> Codes | None:
-    """Groups of rows that come together; rows that come without are one group of their task."""
+    """Groups of rows that came together; the others are one group of their task."""
     if old.group is None and new.group is None:
         return None
     was = np.arange(len(old.codes)) if old.group is None else old.group
@@ -160,7 +160,7 @@ class LeftOut(NamedTuple):
 def leaving_together(
     rows: TrainingRows, has_earlier: NDArray[np.bool_] | None = None
 ) -> list[LeftOut]:
-    """What leaves when groups are judged; nothing for tasks of one group, which has to stay.
+    """Rows that leave with each group; none for tasks of one group, which stays.
 
     `has_earlier` (T,) are tasks that have earlier groups, which are not among the rows.
     """
@@ -196,7 +196,7 @@ def leaving_together(
 
 
 class LeavingRows(NamedTuple):
-    """Which rows leave with their group, and which of these with all later ones of their task.
+    """Rows that leave with their group, and those that leave with all later ones.
 
     Attributes
     ----------
@@ -211,7 +211,7 @@ class LeavingRows(NamedTuple):
     ahead: NDArray[np.bool_]
 
     def neighbours(self, some: Codes, codes: Codes, group: Codes) -> NDArray[np.bool_]:
-        """Which others, of these tasks and groups (m,), leave with each of some rows, (k, m)."""
+        """Mask (k, m): rows of these tasks and groups that leave with each of k rows."""
         own_group = self.group[some, None]
         together = own_group == group
         if self.ahead.any():
@@ -223,7 +223,7 @@ class LeavingRows(NamedTuple):
 
 
 def leaving_rows(rows: TrainingRows) -> LeavingRows:
-    """Which rows leave when they are judged: in tasks of several groups; not the first in time."""
+    """Rows of tasks of several groups, but for the first group in time."""
     assert rows.group is not None
     codes = rows.codes
     group = rows.group
@@ -245,7 +245,7 @@ def leaving_rows(rows: TrainingRows) -> LeavingRows:
 
 
 def first_judged(blocks: int | Codes) -> Codes:
-    """Number of the first block that is judged by those before it, of so many blocks."""
+    """Number of the first block that the blocks before it judge."""
     return np.maximum(1, _UNJUDGED * np.asarray(blocks)).astype(np.intp)
 
 

@@ -1,4 +1,4 @@
-"""A number for the content of each row, the same in whatever block, order or process it is seen."""
+"""A number for the content of each row, the same in any block, order or process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STEP = 0x9E3779B97F4A7C15
 
 
 def row_hashes(X: Rows, seed: int = 0) -> Hashes:
-    """64-bit hash of every row, shape (n,): equal for equal rows, else equal once in 10^19.
+    """64-bit hash of every row, shape (n,); unlike rows share one once in 10^19.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ def _words(values: NDArray[np.floating]) -> Hashes:
 
 
 def mixed(words: Hashes) -> Hashes:
-    """Numbers of 64 bits that look random, one for each word; `words` are overwritten."""
+    """A 64-bit number that looks random for each word; `words` are overwritten."""
     words ^= words >> np.uint64(30)
     words *= _FIRST
     words ^= words >> np.uint64(27)

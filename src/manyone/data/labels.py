@@ -1,4 +1,4 @@
-"""Labels, and whatever else is given as one value per row: checked, and turned into codes."""
+"""Labels, and other values of one per row: checked, and turned into codes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def check_weight(weight: object, X: object) -> Array:
 
 
 def split_columns(X: object, **roles: object) -> tuple[Any, ...]:
-    """Take the columns that parameters name out of a data frame; other values pass through.
+    """Split the columns that parameters name from a data frame.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ def split_labels(
 
 
 def without_columns(X: object, columns: Mapping[str, str]) -> Any:
-    """A data frame without columns of labels, which calls may bring along; other rows as given."""
+    """A data frame without columns of labels; other rows as they are."""
     frame = checks.as_frame(X) if columns else None
     if frame is None:
         return X
@@ -127,7 +127,7 @@ def as_labels(task: object) -> Labels:
 
 
 def encode(labels: Labels) -> tuple[Labels, Codes]:
-    """Sorted distinct labels (T,) and the code of each row (n,), MISSING where it has no label."""
+    """Sorted labels (T,), and the code of each row (n,), or MISSING."""
     if labels.dtype != object:
         tasks, codes = np.unique(labels, return_inverse=True)
         return tasks, codes
@@ -136,7 +136,7 @@ def encode(labels: Labels) -> tuple[Labels, Codes]:
 
 
 def lookup(labels: Labels, tasks: Labels) -> Codes:
-    """Code of each label among `tasks` (MISSING for None), shape (n,); unknown ones are refused."""
+    """Codes (n,) of labels among `tasks`, MISSING for None; unknown ones raise."""
     codes, unknown = find(labels, tasks)
     if unknown.any():
         raise ValueError(checks.unknown_task(labels[unknown][0], tasks))
@@ -144,7 +144,7 @@ def lookup(labels: Labels, tasks: Labels) -> Codes:
 
 
 def find(labels: Labels, tasks: Labels) -> tuple[Codes, Mask]:
-    """Code of each label among `tasks` (MISSING where there is none), and which are unknown."""
+    """Codes of labels among `tasks`, or MISSING, and which of them are unknown."""
     if labels.dtype != object and tasks.dtype.kind == labels.dtype.kind and len(tasks):
         codes = np.searchsorted(tasks, labels)
         codes[codes == len(tasks)] = 0

@@ -36,14 +36,14 @@ def available_bytes() -> float:
 
 
 def refuse_without_memory(n_rows: int) -> None:
-    """Raise where the kernel matrix of `n_rows` rows, and one more of its size, cannot be had."""
+    """Raise where two matrices of the size of the kernel matrix do not fit."""
     needed = 2 * 8.0 * n_rows**2
     if needed > available_bytes():
         raise NotEnoughMemory(too_large(n_rows))
 
 
 def refuse_beyond_memory(n_floats: float, what: str, remedy: str) -> None:
-    """Raise where so many numbers cannot be held: `what` takes them, and `remedy` helps."""
+    """Raise where so many numbers do not fit: `what` needs them, `remedy` helps."""
     if 8.0 * n_floats > available_bytes():
         raise NotEnoughMemory(
             f"{what} take {8.0 * n_floats / 2**30:.1f} GiB, and "
@@ -52,12 +52,13 @@ def refuse_beyond_memory(n_floats: float, what: str, remedy: str) -> None:
 
 
 def too_large(n_rows: int, joint: bool = True) -> str:
-    """What a kernel matrix of so many rows, of all tasks or of one, would take, and what to do."""
+    """Why a kernel matrix of so many rows does not fit, and what to do."""
     able = ", ".join(methods_that("landmarks"))
     text = (
-        f"The kernel matrix of {n_rows} rows{'' if joint else ' of one task'} and one factor of it "
-        f"take {16.0 * n_rows**2 / 2**30:.1f} GiB, and {available_bytes() / 2**30:.1f} GiB can be "
-        f"had. Give landmarks=1000 or so ({able})"
+        f"The kernel matrix of {n_rows} rows{'' if joint else ' of one task'} and one "
+        f"factor of it take {16.0 * n_rows**2 / 2**30:.1f} GiB, and "
+        f"{available_bytes() / 2**30:.1f} GiB can be had. Give landmarks=1000 or so "
+        f"({able})"
     )
     alone = ", or use IndependentOCKSR, which needs the matrix of one task at a time."
     return text + (alone if joint else ".")

@@ -1,4 +1,4 @@
-"""Rows and their tasks, from whatever the user has to arrays. What is refused: `checks`."""
+"""Rows and their tasks as arrays, from what users give. Refusals are in `checks`."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ class TrainingRows(CodedRows):
         return values
 
     def keys(self, like: TrainingRows) -> Codes:
-        """Integer keys, (n,): equal for copies of a row in a task and group, also in `like`."""
+        """Integer keys (n,), equal for copies of a row of a task and group."""
         key = ((self.codes + 1) * 2 + self.outlier) * (
             like.content.max() + 1
         ) + self.content
@@ -130,7 +130,7 @@ class TrainingRows(CodedRows):
         return key * (like.group.max() + 2) + self.group + 1
 
     def merged(self) -> tuple[TrainingRows, Codes]:
-        """Copies of a row of a task as one row that has their weight; and where each row went."""
+        """Copies of a row as one row with their weight, and where each row went."""
         key = self.keys(self)
         _, first, place = np.unique(key, return_index=True, return_inverse=True)
         if len(first) == len(key):
@@ -142,7 +142,7 @@ class TrainingRows(CodedRows):
         return replace(self.take(first[order]), weight=weight), rank[place]
 
     def shared_out(self) -> TrainingRows:
-        """Outliers of every task as one outlier of each: the tasks may see them differently."""
+        """Outliers of every task as one outlier of each task."""
         missing = np.flatnonzero(self.codes == MISSING)
         if not len(missing):
             return self
@@ -158,7 +158,7 @@ class TrainingRows(CodedRows):
         return self.take(np.lexsort((self.content, last)))
 
     def recoded(self, codes: Codes, n_tasks: int) -> TrainingRows:
-        """The same with other numbers for the tasks (T,); rows of negative ones are left out."""
+        """The same with new numbers for the tasks (T,); negative ones drop rows."""
         # MISSING is -1: it picks the last entry, which is MISSING again.
         new = np.append(codes, MISSING)[self.codes]
         staying = np.flatnonzero((new >= 0) | (self.codes == MISSING))
@@ -188,14 +188,14 @@ class TrainingRows(CodedRows):
         return replace(rows, forward=self.forward)
 
     def responses(self) -> Array:
-        """One-hot responses (n, T): 1 for the row's own task, all 0 for a known outlier."""
+        """One-hot responses (n, T): 1 for the task of a row, all 0 for outliers."""
         R = np.zeros((len(self.codes), self.n_tasks), order="F")
         normal = np.flatnonzero(~self.outlier)
         R[normal, self.codes[normal]] = 1.0
         return R
 
     def mean_by_task(self, values: Array) -> Array:
-        """Weighted mean of values (n,) over the normal rows of each task, shape (T,)."""
+        """Weighted means (T,) of values (n,) over the normal rows of each task."""
         normal = ~self.outlier
         codes = self.codes[normal]
         weight = self.weight[normal]
@@ -294,7 +294,7 @@ def training_rows(
 def _grouped(
     rows: TrainingRows, groups: object, source: Codes, n_rows: int
 ) -> TrainingRows:
-    """Rows with the groups that were given for all of them, in the order they were given."""
+    """Rows with their groups, which were given in the order of the user's rows."""
     if isinstance(groups, TimeBlocks):
         block, place = groups.places(rows.codes, source, n_rows)
         return replace(rows, group=block, forward=groups.forward, moment=place)
@@ -306,7 +306,7 @@ def _grouped(
 
 
 def in_memory(X: object) -> bool:
-    """Whether rows are at hand: not in files, in Dask, or in blocks that a function yields."""
+    """Whether rows are in memory, not in files, in Dask or in a function's blocks."""
     if type(X) is np.ndarray:
         return True
     elsewhere = isinstance(X, np.memmap | str | os.PathLike | Iterator) or callable(X)
@@ -321,7 +321,7 @@ def number_of(X: object) -> int:
 
 
 def row_blocks(n_rows: int, floats_per_row: int) -> Iterator[slice]:
-    """Slices that cover `n_rows` rows, temporaries within scikit-learn's ``working_memory``."""
+    """Slices over `n_rows` rows, with temporaries within ``working_memory``."""
     budget = min(sklearn.get_config()["working_memory"] * 2**20, _BLOCK_BYTES)
     step = max(1, int(budget // (8 * max(1, floats_per_row))))
     for start in range(0, n_rows, step):
@@ -329,7 +329,7 @@ def row_blocks(n_rows: int, floats_per_row: int) -> Iterator[slice]:
 
 
 def check_rows(estimator: WithColumns, X: object, *, reset: bool) -> Rows:
-    """Rows as scikit-learn checks them: float64 (n, d), or CSR; float32 may pass when scoring."""
+    """Rows checked by scikit-learn: float64 or CSR; float32 may pass in scores."""
     if not reset and type(X) is np.ndarray and X.dtype == np.float64 and X.ndim == 2:
         # What the checks would come to for most calls, in a hundredth of their time.
         fits = X.shape[1] == estimator.n_features_in_ and X.shape[0] > 0
@@ -372,7 +372,7 @@ def _with_short_indices(X: Rows) -> Rows:
 
 
 def row_numbers(X: Rows) -> Codes:
-    """A number for each distinct row: equal rows, and only these, share one, shape (n,)."""
+    """A number (n,) for each row, which equal rows share, and only these."""
     if sparse.issparse(X):
         return _sparse_row_numbers(X)
     # Bytes have an order of their own, whatever the number of columns; -0.0 is 0.0.
@@ -406,7 +406,7 @@ def renumbered(codes: Codes, used: Codes) -> Codes:
 
 
 def group_rows(codes: Codes, n_tasks: int) -> tuple[Codes, Codes]:
-    """Row numbers sorted by task (n,), and where each task starts (T + 1,); codes in range(T)."""
+    """Row numbers sorted by task (n,), and where each task starts (T + 1,)."""
     order = np.argsort(codes, kind="stable")
     starts = np.concatenate([[0], np.cumsum(np.bincount(codes, minlength=n_tasks))])
     return order, starts
@@ -425,7 +425,7 @@ def rows_by_task(codes: Codes) -> list[tuple[int, Codes]]:
 def blocks_by_task(
     codes: Codes, floats_per_row: int
 ) -> Iterator[tuple[Codes, list[tuple[int, slice]]]]:
-    """Numbers of rows in the order of their tasks, block by block, and each task's part."""
+    """Row numbers in the order of tasks, block by block, and each task's slice."""
     if len(codes) == 1:
         yield np.zeros(1, dtype=np.intp), [(int(codes[0]), slice(0, 1))]
         return
@@ -438,7 +438,7 @@ def blocks_by_task(
 
 
 def places(owner: Codes, group: Codes | None) -> tuple[Codes, Codes]:
-    """Place of each row (or of its group) among its owner's, and how many these are, (n,)."""
+    """Place of each row or group among those of its owner, and their number."""
     order = np.lexsort((np.arange(len(owner)) if group is None else group, owner))
     new_owner = np.diff(owner[order], prepend=owner[order[:1]] - 1) != 0
     new = np.ones(len(order), dtype=bool)

@@ -85,11 +85,11 @@ class Sample:
         return bool(np.allclose(drawn, self.totals[:, 0], rtol=1e-9))
 
     def means(self) -> Array:
-        """Weighted mean of all normal rows of each task, shape (T, d), where it was asked for."""
+        """Weighted means (T, d) of the normal rows of tasks; None: not asked for."""
         return np.asarray(self.totals[2::2, 2:] / self.totals[2::2, :1])
 
     def quarter(self) -> Sample:
-        """Normal rows that make up at most a quarter of each task, and all known outliers."""
+        """All known outliers, and normal rows up to a quarter of each task."""
         reached = np.cumsum(self.weight)
         before = np.searchsorted(self.stratum, self.stratum)
         reached -= np.concatenate([[0.0], reached])[before]

@@ -112,7 +112,7 @@ def local_sweep(blocks: Iterable[AnyBlock]) -> Sweep:
 
 @dataclass(frozen=True)
 class Seen:
-    """What a pass has seen: number of rows, and the sum of their hashes in any order."""
+    """Number of rows of a pass, and the sum of their hashes in any order."""
 
     n_rows: int
     hashes: int
@@ -177,8 +177,9 @@ class SteadySweep:
         if seen.n_rows == first.n_rows:
             change = f"two passes saw {seen.n_rows:,} rows of different values"
         raise ValueError(
-            f"The rows of X changed during the fit: {change}. A function must yield the same rows "
-            "whenever it is called; write rows that are random, or still arrive, to a file first."
+            f"The rows of X changed during the fit: {change}. A function must yield "
+            "the same rows whenever it is called; write rows that are random, or still "
+            "arrive, to a file first."
         )
 
 

@@ -1,4 +1,4 @@
-"""What all estimators share, and what all kernel methods do: from rows to thresholds."""
+"""The base of estimators and of kernel methods: from rows to thresholds."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _FOLDS = 15
 class OneClassEstimator(
     Scoring, RoutingState, OutlierMixin, BaseEstimator, metaclass=ABCMeta
 ):
-    """Base class of all estimators: rows in, a solution with left-out scores, thresholds."""
+    """Base class of all estimators: a solution of rows, and its thresholds."""
 
     _parameter_constraints: ClassVar[Constraints] = {
         "alarm_rate": [RATE, None],
@@ -68,7 +68,7 @@ class OneClassEstimator(
 
     @property
     def landmarks(self) -> int | None:
-        """Rows that stand for all, a parameter of methods that declare it; None: all rows do."""
+        """The parameter `landmarks` of methods that declare it; None: all rows."""
         return None
 
     @abstractmethod
@@ -80,7 +80,7 @@ class OneClassEstimator(
         calibrate: bool,
         remake: Remake | None = None,
     ) -> Self:
-        """Become the model of these rows, with left-out scores where `calibrate` says so.
+        """Become the model of these rows, calibrated if `calibrate` is true.
 
         Rows that transformers have made are made again, from those that are kept, where
         others are left out.
@@ -145,7 +145,7 @@ class OneClassEstimator(
         )
 
     def _fit_passes(self, sweep: Sweep, groups: object = None) -> Self:
-        """Become the model of rows that only passes over blocks can see, or refuse them."""
+        """Become the model of rows outside of memory, or refuse them."""
         raise self._no_passes(f"{type(self).__name__} needs all rows in memory")
 
     def _remember_columns(
@@ -201,7 +201,7 @@ class OneClassEstimator(
         sample_weight: object = None,
         groups: object = None,
     ) -> Self:
-        """Add rows of known tasks, or new tasks: a fit to the rows of the model and these.
+        """Add rows of known or new tasks: a fit to the model's rows and these.
 
         Parameters
         ----------
@@ -239,8 +239,9 @@ class OneClassEstimator(
         rate = self.promised_rate_
         if rate is not None and self.calibration_.source == "held-out":
             warn_user(
-                "The held-out calibration belonged to the model before this change: thresholds "
-                "now come from left-out training rows. Call calibrate(X, task=...) again."
+                "The held-out calibration belonged to the model before this change: "
+                "thresholds now come from left-out training rows. Call calibrate(X, "
+                "task=...) again."
             )
         self._fit_rows(rows, tasks, calibrate=rate is not None)
         if rate != self.promised_rate_:
@@ -250,7 +251,7 @@ class OneClassEstimator(
     def fit_predict(
         self, X: object, y: object = None, *, task: object = None, **given: object
     ) -> NDArray[np.int_]:
-        """Fit (see `fit` for what else may be given), then predict the same rows, shape (n,)."""
+        """Fit (parameters as in `fit`), then predict the same rows, shape (n,)."""
         return self.fit(X, task=task, **given).predict(X, task=task)
 
     def _set_offsets(self, alarm_rate: float | None) -> None:
@@ -299,7 +300,7 @@ class MultiTaskOneClass(OneClassEstimator):
     metric: Metric = "plain"
 
     def __init_subclass__(cls, **kwargs: object) -> None:
-        """Give the class a read-only attribute for everything that it declares to learn."""
+        """Give the class a read-only attribute for all that it may learn."""
         super().__init_subclass__(**kwargs)
         if cls.__module__.startswith("manyone."):
             DECLARED[cls.__name__] = cls.can
@@ -424,7 +425,7 @@ class MultiTaskOneClass(OneClassEstimator):
     def _judged_by_matrix(
         self, whole: Callable[[], Solution], gram: Gram, rows: TrainingRows
     ) -> Solution:
-        """The model of all rows with scores by refits without them, from one kernel matrix."""
+        """The model of all rows, with left-out scores by refits on one matrix."""
         # New rows are lines of the matrix: parts of it need no kernel again.
         numbered = gram.by_number()
         K = numbered.given
@@ -496,8 +497,9 @@ class MultiTaskOneClass(OneClassEstimator):
         """Say what a user should know about a fit to rows (n, d)."""
         if not solution.report.converged:
             message = solution.report.message or (
-                f"{type(self).__name__} stopped after max_iter={self.max_iter} iterations before "
-                f"tol={self.tol:g} was reached. Increase max_iter, or tol if this is good enough."
+                f"{type(self).__name__} stopped after max_iter={self.max_iter} "
+                f"iterations before tol={self.tol:g} was reached. Increase max_iter, "
+                "or tol if this is good enough."
             )
             warn_user(message, ConvergenceWarning)
         points = solution.scorer.points
@@ -511,7 +513,7 @@ class MultiTaskOneClass(OneClassEstimator):
                 checks.warn_of_dominating_column(self, int(np.argmax(spread)))
 
     def __sklearn_tags__(self) -> Any:
-        """Tags: sparse rows where no metric is learned, kernel matrices sliced both ways."""
+        """Tags: sparse rows without a metric, kernel matrices sliced both ways."""
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = self.metric == "plain"
         tags.input_tags.pairwise = self.kernel in VALUES_ONLY
@@ -519,7 +521,7 @@ class MultiTaskOneClass(OneClassEstimator):
 
 
 def _learned(name: str) -> property:
-    """Read-only attribute of an estimator: what its solution has learned by this name."""
+    """Read-only attribute: what the solution has learned by this name."""
 
     def read(self: MultiTaskOneClass) -> Any:
         return self._solution.fitted(name.removesuffix("_"))

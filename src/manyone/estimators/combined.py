@@ -154,7 +154,7 @@ class CombinedOneClass(OneClassEstimator, BaseComposition):
         tasks: Labels,
         remake: Remake | None,
     ) -> Array:
-        """Fit a view to rows whose columns are known; its left-out scores (n,) of them."""
+        """Fit a view to checked rows; its left-out scores (n,) of them."""
         if isinstance(view, LandmarkOneClass) and view.landmarks is not None:
             sweep = self._sweep_of_rows(rows, tasks)
             judge = view._fit_sweep(sweep, calibrate=True)
@@ -225,8 +225,8 @@ class CombinedOneClass(OneClassEstimator, BaseComposition):
             pair[1]._validate_params()
         if len({get_tags(view).input_tags.pairwise for _, view in views}) > 1:
             raise ValueError(
-                'Either all views take a kernel matrix (kernel="precomputed") or none does: '
-                "they see the same X."
+                'Either all views take a kernel matrix (kernel="precomputed") or none '
+                "does: they see the same X."
             )
         self._validate_names([name for name, _ in views])
         if self.weights is not None:
@@ -237,8 +237,8 @@ class CombinedOneClass(OneClassEstimator, BaseComposition):
                 or not weights.any()
             ):
                 raise ValueError(
-                    f"weights must be {len(views)} numbers, one for each view, none below 0 and "
-                    f"not all 0; got {self.weights!r}."
+                    f"weights must be {len(views)} numbers, one for each view, none "
+                    f"below 0 and not all 0; got {self.weights!r}."
                 )
         return views
 
@@ -280,7 +280,7 @@ class CombinedOneClass(OneClassEstimator, BaseComposition):
     # ----------------------------------------------------------------------- parameters
 
     def get_params(self, deep: bool = True) -> dict[str, object]:
-        """Parameters; with `deep`, those of the views too, as ``<name>__<parameter>``."""
+        """Parameters; with `deep`, also ``<name>__<parameter>`` of the views."""
         return dict(self._get_params("estimators", deep=deep))
 
     def set_params(self, **params: object) -> Self:
@@ -337,7 +337,7 @@ def _without_rows(
 
 
 def _left_out(view: MultiTaskOneClass, rows: TrainingRows) -> Array:
-    """Left-out scores of a view in the order of `rows`; copies may be one row of the view."""
+    """Left-out scores of a view in the order of `rows`, with copies apart."""
     scores = view.solution_.left_out
     assert scores is not None
     keys = [part_rows.keys(rows) for part_rows in (view.training_, rows)]

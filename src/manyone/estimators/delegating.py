@@ -43,7 +43,7 @@ class Delegating:
 
     @abstractmethod
     def _prepared(self, X: object, **roles: object) -> dict[str, object]:
-        """``X`` and roles (task, ...) as the estimator inside takes them, columns split off.
+        """Rows and roles (task, ...) as the estimator inside takes them.
 
         A pipeline also takes the ``time`` of rows, for its transformers.
         """
@@ -55,7 +55,7 @@ class Delegating:
     def fit_predict(
         self, X: object, y: object = None, *, task: object = None, **roles: object
     ) -> NDArray[np.int_]:
-        """Fit (see `fit` for what else may be given), then predict the same rows, shape (n,)."""
+        """Fit (parameters as in `fit`), then predict the same rows, shape (n,)."""
         self.fit(X, y, task=task, **roles)
         in_time = {role: roles[role] for role in roles.keys() & {"time"}}
         return self.predict(X, task=task, **in_time)
@@ -82,7 +82,7 @@ class Delegating:
         return self._inner.together_source_
 
     def view_scores(self, X: object, *, task: object = None, **roles: object) -> Array:
-        """How abnormal each row looks in each view of a combined estimator, shape (n, V)."""
+        """Tail values (n, V) of rows in the views of a combined estimator."""
         model = self._inner
         if not isinstance(model, CombinedOneClass):
             raise AttributeError(

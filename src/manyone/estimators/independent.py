@@ -30,11 +30,12 @@ class IndependentOCKSR(TaskMetricOneClass):
 
     Task t is described by the function that is as close to 1 as possible on its rows,
 
-    .. math:: \min_{f_t} \sum_{i \in t} w_i (f_t(x_i) - r_i)^2 + \alpha \lVert f_t \rVert^2,
+    .. math:: \min_{f_t} \sum_{i \in t} w_i (f_t(x_i) - r_i)^2
+        + \alpha \lVert f_t \rVert^2,
 
-    :math:`r_i = 1` for normal rows and 0 for known outliers. The score of a row is minus the
-    distance of its response to the mean response of the task. As `alpha` goes to 0, the function
-    maps all normal rows to one point: the null-space projection.
+    :math:`r_i = 1` for normal rows and 0 for known outliers. The score of a row is
+    minus the distance of its response to the mean response of the task. As `alpha` goes
+    to 0, the function maps all normal rows to one point: the null-space projection.
 
     Parameters
     ----------
@@ -108,8 +109,9 @@ class IndependentOCKSR(TaskMetricOneClass):
 
     Notes
     -----
-    Thresholds and p-values compare a row with the exact leave-one-out scores of its task, in closed
-    form. The tasks are factorised in stacks of equal size: O(sum n_t^3) flops in a few array calls.
+    Thresholds and p-values compare a row with the exact leave-one-out scores of its
+    task, in closed form. The tasks are factorised in stacks of equal size: O(sum n_t^3)
+    flops in a few array calls.
 
     Examples
     --------

@@ -29,12 +29,13 @@ from manyone.solvers.ridge import (
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class JointOCKSR(LandmarkOneClass):
-    r"""One-class kernel spectral regression of all tasks together (the paper's C-OCKSR).
+    r"""Kernel spectral regression of all tasks together (C-OCKSR).
 
     Each task has a function that should be 1 on its own normal rows and 0 on those of
     all other tasks and on known outliers,
 
-    .. math:: \min_{f} \sum_i w_i \lVert f(x_i) - r_i \rVert^2 + \alpha \sum_t \lVert f_t \rVert^2,
+    .. math:: \min_{f} \sum_i w_i \lVert f(x_i) - r_i \rVert^2
+        + \alpha \sum_t \lVert f_t \rVert^2,
 
     with one-hot responses :math:`r_i`. One Cholesky factor serves all tasks.
 
@@ -104,8 +105,8 @@ class JointOCKSR(LandmarkOneClass):
 
     Notes
     -----
-    Thresholds and p-values compare a row with the exact leave-one-out scores of its task, in closed
-    form. A fit costs 2/3 n^3 + 2 n^2 T flops.
+    Thresholds and p-values compare a row with the exact leave-one-out scores of its
+    task, in closed form. A fit costs 2/3 n^3 + 2 n^2 T flops.
 
     Examples
     --------

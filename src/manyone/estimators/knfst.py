@@ -97,10 +97,11 @@ class KNFST(MultiTaskOneClass):
 
     Notes
     -----
-    Known outliers are classes of their own: one for each task that has some, and one for those of
-    all tasks. With a single task they are mapped to the origin. A null space does not
-    depend on how often a row occurs, so `sample_weight` matters for thresholds only. Thresholds
-    come from ten folds inside each task, with everything fitted again.
+    Known outliers are classes of their own: one for each task that has some, and one
+    for those of all tasks. With a single task they are mapped to the origin. A null
+    space does not depend on how often a row occurs, so `sample_weight` matters for
+    thresholds only. Thresholds come from ten folds inside each task, with everything
+    fitted again.
 
     Examples
     --------
@@ -166,13 +167,13 @@ class KNFST(MultiTaskOneClass):
 
 
 _NO_NULL_SPACE = (
-    "No direction of feature space maps every task to a point; the one with the least scatter "
-    "stands in. Use a larger ridge or a richer kernel."
+    "No direction of feature space maps every task to a point; the one with the least "
+    "scatter stands in. Use a larger ridge or a richer kernel."
 )
 
 
 def _classes(rows: TrainingRows) -> Codes:
-    """Class of every row: its task, or one for the outliers of a task, or of every task."""
+    """Class of each row: its task, or that of the outliers of one or all tasks."""
     if rows.n_tasks == 1:
         return rows.outlier.astype(np.intp)
     of_task = np.where(rows.codes == MISSING, rows.n_tasks, rows.codes)

@@ -1,4 +1,4 @@
-"""What methods have in common that few rows may stand for all: fits by passes over rows."""
+"""Methods whose fits may go by passes over rows, on landmarks."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class LandmarkOneClass(MultiTaskOneClass):
 
     @abstractmethod
     def _solve_passes(self, passes: Passes) -> tuple[Solution, Tails | None]:
-        """The solution on landmarks, and its left-out scores where they have a closed form."""
+        """The solution on landmarks, with left-out scores of a closed form."""
 
     def _why_whole_rows(self, groups: object) -> str | None:
         """Why all rows have to be at hand; None where passes over blocks will do."""
@@ -98,7 +98,7 @@ class LandmarkOneClass(MultiTaskOneClass):
         if self.kernel in VALUES_ONLY:
             return f"kernel={self.kernel!r} has no rows"
         if groups is not None:
-            return "groups= needs all rows in memory, as those of a group may be in many blocks"
+            return "groups= needs all rows in memory, as blocks may cut groups"
         return None
 
     def _fit_passes(self, sweep: Sweep, groups: object = None) -> Self:
@@ -131,7 +131,7 @@ class LandmarkOneClass(MultiTaskOneClass):
         return self._solved(sweep, kernel, left_out=left_out).solution
 
     def _fit_sweep(self, sweep: Sweep, *, calibrate: bool) -> Judge | None:
-        """Become the model of rows, wherever they are; what judges them, if that is wanted."""
+        """Become the model of rows, wherever they are, and return their judge."""
         assert self.landmarks is not None
         solution, sample, nearness, metric, tails = self._solved(
             sweep, left_out=calibrate
@@ -224,7 +224,7 @@ class LandmarkOneClass(MultiTaskOneClass):
     def _nearness(
         self, sample: Sample, plan: Plan, usual_rows: TrainingRows | None
     ) -> TrainingNearness | None:
-        """What tells rows far from everything; None where the kernel is not one of a distance.
+        """The guard of far rows; None where the kernel is not one of a distance.
 
         Given rows, or else the sample, say how far from each other is usual.
         """

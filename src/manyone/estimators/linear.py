@@ -33,16 +33,16 @@ from manyone.solvers.ridge import effective_alpha
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class LinearOCKSR(LandmarkOneClass):
-    r"""One-class kernel spectral regression with a learned linear structure (the paper's OCKSR-L).
+    r"""Kernel spectral regression with a learned linear structure (OCKSR-L).
 
     A matrix B mixes the responses of all tasks, and is learned with them,
 
     .. math:: \min_{A, B} \lVert K A B - R \rVert_F^2 + \alpha \operatorname{tr}(A' K A)
               + \phi \lVert B \rVert_F^2 + \nu \lVert B \rVert_*,
 
-    with one-hot responses R, :math:`\phi` = `frobenius` and :math:`\nu` = `nuclear`. Directions of
-    the responses that many rows share get a weaker ridge than others. With ``B = I`` it is
-    :class:`JointOCKSR`.
+    with one-hot responses R, :math:`\phi` = `frobenius` and :math:`\nu` = `nuclear`.
+    Directions of the responses that many rows share get a weaker ridge than others.
+    With ``B = I`` it is :class:`JointOCKSR`.
 
     Parameters
     ----------
@@ -133,11 +133,12 @@ class LinearOCKSR(LandmarkOneClass):
 
     Notes
     -----
-    Thresholds and p-values compare a row with the leave-one-out scores of its task, in closed
-    form. These hold the structure fixed, so B was fitted to the row that is left out, too. B has
-    only T^2 numbers from all rows, and on digits the alarm rates are those of
-    :class:`JointOCKSR`. Where the penalties make the function of a task zero, the model is that
-    of :class:`JointOCKSR`. With a single task it is that of :class:`IndependentOCKSR`.
+    Thresholds and p-values compare a row with the leave-one-out scores of its task, in
+    closed form. These hold the structure fixed, so B was fitted to the row that is left
+    out, too. B has only T^2 numbers from all rows, and on digits the alarm rates are
+    those of :class:`JointOCKSR`. Where the penalties make the function of a task zero,
+    the model is that of :class:`JointOCKSR`. With a single task it is that of
+    :class:`IndependentOCKSR`.
 
     A fit costs one eigendecomposition and O(n T^2) per iteration.
 
@@ -215,7 +216,7 @@ class LinearOCKSR(LandmarkOneClass):
         return self._as_unstructured(solution, statistics.counts), tails
 
     def _unstructured(self, gram: Gram, rows: TrainingRows) -> Solution:
-        """One task, with nothing to mix, or penalties that leave a task nothing but 0: B = I."""
+        """The model with B = I: of one task, or where penalties leave a task only 0."""
         ridge = JointOCKSR(alpha=self.alpha)._solve(gram, rows, left_out=True)
         total = np.bincount(
             rows.codes[~rows.outlier], rows.weight[~rows.outlier], rows.n_tasks

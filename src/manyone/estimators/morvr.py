@@ -123,9 +123,10 @@ class MORVR(MultiTaskOneClass):
 
     Notes
     -----
-    Left-out scores have no closed form here: which vectors are relevant depends on every row.
-    Thresholds and p-values compare a row with scores from ten folds inside each task, everything
-    fitted again, which makes a fit about ten times as long as its solution.
+    Left-out scores have no closed form here: which vectors are relevant depends on
+    every row. Thresholds and p-values compare a row with scores from ten folds inside
+    each task, everything fitted again, which makes a fit about ten times as long as its
+    solution.
 
     Examples
     --------

@@ -16,7 +16,7 @@ from manyone.solvers.two_layers import Descent, TwoLayerProblem
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class NonlinearOCKSR(TwoLayerModel):
-    r"""One-class kernel spectral regression with a second kernel layer (the paper's OCKSR-N).
+    r"""Kernel spectral regression with a second kernel layer (OCKSR-N).
 
     A first layer maps rows to one response per task, :math:`y = W' \phi(x)`; a second
     one is a Gaussian kernel machine on these responses,
@@ -132,9 +132,10 @@ class NonlinearOCKSR(TwoLayerModel):
 
     Notes
     -----
-    Thresholds and p-values compare a row with the scores of training rows of its task under models
-    that have not seen them: folds are cut inside each task and the whole fit is repeated without
-    each. (Leaving rows out of the second layer alone would be worthless: the first has seen them.)
+    Thresholds and p-values compare a row with the scores of training rows of its task
+    under models that have not seen them: folds are cut inside each task and the whole
+    fit is repeated without each. (Leaving rows out of the second layer alone would be
+    worthless: the first has seen them.)
 
     A single task has no pattern of responses: its rows are scored by the first layer
     alone, and scores and thresholds are those of :class:`IndependentOCKSR`.

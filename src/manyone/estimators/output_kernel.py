@@ -1,4 +1,4 @@
-"""Output kernel learning: the similarity of tasks is learnt together with their functions."""
+"""Output kernel learning: task similarities learned with their functions."""
 
 from __future__ import annotations
 
@@ -106,8 +106,8 @@ class OutputKernelOCKSR(MultiTaskOneClass):
 
     Notes
     -----
-    Thresholds and p-values compare a row with leave-one-out scores of its task, exact for the
-    learnt L; a single row moves L little. ``calibration_.source`` says so.
+    Thresholds and p-values compare a row with leave-one-out scores of its task, exact
+    for the learnt L; a single row moves L little. ``calibration_.source`` says so.
 
     Examples
     --------

@@ -69,7 +69,7 @@ def limit_ratio(alarm_rate: float | None, task_rate_limit: float | None) -> floa
 
 
 class Scoring:
-    """Scores, thresholds and p-values of a fitted model; only its thresholds ever change."""
+    """Scores, thresholds and p-values of a fitted model."""
 
     can: ClassVar[Capabilities]
     tasks_: Labels
@@ -109,7 +109,7 @@ class Scoring:
 
     @by_blocks
     def decision_function(self, X: object, *, task: object = None) -> Array:
-        """`score_samples` minus the threshold of each row's task, shape (n,); < 0 is an alarm.
+        """`score_samples` minus the threshold of the task (n,); < 0 is an alarm.
 
         With ``alarm_rate=None`` there are no thresholds, and it is `score_samples`.
         """
@@ -118,7 +118,7 @@ class Scoring:
 
     @by_blocks
     def predict(self, X: object, *, task: object = None) -> NDArray[np.int_]:
-        """+1 where a row is normal for its task, -1 where it raises the alarm, shape (n,)."""
+        """+1 where a row is normal for its task, -1 where it is an alarm, (n,)."""
         self._check_calibrated()
         rows, codes = self._scoring_rows(X, task)
         return np.where(self.solution_.own(rows, codes) < self.offset_[codes], -1, 1)
@@ -179,7 +179,8 @@ class Scoring:
         `together_source_` says where p comes from. ``"exact"``, where
         ``pvalues(exact=True)`` is possible: a permutation test. Rows of the task and
         new ones are dealt anew, all ways or up to 5,000, and those in the place of the
-        new ones are scored by the model of the others. Then P(p <= a) <= a, by a theorem.
+        new ones are scored by the model of the others. Then P(p <= a) <= a, by a
+        theorem.
 
         Elsewhere a rank-sum test of the new scores among calibration scores, which may
         fall to :math:`1/\binom{n+m}{m}`. ``"held-out"``, after `calibrate`: exact, too.
@@ -228,7 +229,7 @@ class Scoring:
         return "exact"
 
     def select(self, X: object, *, task: object = None, fdr: float = 0.1) -> Mask:
-        """Rows of a batch to call abnormal, with false-discovery control (Benjamini-Hochberg).
+        """Abnormal rows of a batch, with false-discovery control.
 
         Parameters
         ----------
@@ -243,10 +244,10 @@ class Scoring:
 
         Notes
         -----
-        P-values are those of the batch, see :mod:`manyone.calibration.discoveries`: other
-        tasks lend their scores as often as they have rows in it. The smallest possible
-        one of a row in task t is ``m_t / (m (n_t + 1))``, so single rows of small tasks
-        are found only if the batch has rows of many tasks.
+        P-values are those of the batch, see :mod:`manyone.calibration.discoveries`:
+        other tasks lend their scores as often as they have rows in it. The smallest
+        possible one of a row in task t is ``m_t / (m (n_t + 1))``, so single rows of
+        small tasks are found only if the batch has rows of many tasks.
         """
         self._check_calibrated()
         scores, codes, _ = self._claims(X, task, None)
@@ -331,7 +332,7 @@ class Scoring:
     def calibrate(
         self, X: object, *, task: object = None, sample_weight: object = None
     ) -> Self:
-        """Set the thresholds from held-out normal rows instead of left-out training rows.
+        """Set thresholds from held-out normal rows, not left-out training rows.
 
         Parameters
         ----------
@@ -398,8 +399,8 @@ class Scoring:
         codes = lookup(one_per_row("task", task, n), self.tasks_)
         if n > 0 and codes.min() == MISSING:
             raise ValueError(
-                f"The task of row {int(np.argmin(codes))} is missing. Remove such rows, or use "
-                "score_tasks(X) to compare them with every known task."
+                f"The task of row {int(np.argmin(codes))} is missing. Remove such "
+                "rows, or use score_tasks(X) to compare them with every known task."
             )
         return rows, codes
 
@@ -416,7 +417,7 @@ class Scoring:
     def _claims_of_block(
         self, X: object, *, task: object = None, sample_weight: object = None
     ) -> Array:
-        """The columns of `_claims` as one array of shape (n, 3), which blocks can be stacked of."""
+        """The columns of `_claims` as one array (n, 3), to be stacked by blocks."""
         rows, codes = self._scoring_rows(X, task)
         weight = np.ones(len(codes))
         if sample_weight is not None:  # other blocks may have counts where one has none
@@ -446,8 +447,8 @@ class Scoring:
         if self.promised_rate_ is None:
             raise NotFittedError(
                 f"This {type(self).__name__} has no thresholds (alarm_rate=None or "
-                "calibrate=False): give its calibrate() held-out normal rows, or fit it with "
-                "an alarm_rate."
+                "calibrate=False): give its calibrate() held-out normal rows, or fit "
+                "it with an alarm_rate."
             )
         return self.promised_rate_
 
@@ -475,14 +476,16 @@ class Scoring:
             return checks.unable(type(self), "exact_pvalues", "exact p-values")
         if isinstance(unguarded(self.solution_.scorer), InMetric):
             return (
-                'exact=True needs metric="plain": the whitener has seen the training rows and not '
-                "the new one, so that they are not compared on equal terms. Use exact=False."
+                'exact=True needs metric="plain": the whitener has seen the training '
+                "rows and not the new one, so that they are not compared on equal "
+                "terms. Use exact=False."
             )
         has_rows = self.training_.X.shape[1] > 0
         if not has_rows or self.solution_.one_minus_leverage is None:
             return (
-                "exact=True needs all training rows to evaluate the kernel on: fit without "
-                'landmarks, and not with kernel="precomputed". Or use exact=False.'
+                "exact=True needs all training rows to evaluate the kernel on: fit "
+                'without landmarks, and not with kernel="precomputed". Or use '
+                "exact=False."
             )
         return ""
 

@@ -24,7 +24,7 @@ from manyone.solvers.two_layers import Descent, TwoLayerProblem
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class SparseOCKSR(TwoLayerModel):
-    r"""One-class kernel spectral regression with a sparse second layer (the paper's OCKSR-NS).
+    r"""Kernel spectral regression with a sparse second kernel layer (OCKSR-NS).
 
     As :class:`NonlinearOCKSR`, but the second layer is a sparse group lasso,
 
@@ -143,8 +143,8 @@ class SparseOCKSR(TwoLayerModel):
 
     Notes
     -----
-    Thresholds and p-values come from folds with the whole fit repeated, and a single task is scored
-    as by :class:`IndependentOCKSR`; both as in :class:`NonlinearOCKSR`.
+    Thresholds and p-values come from folds with the whole fit repeated, and a single
+    task is scored as by :class:`IndependentOCKSR`; both as in :class:`NonlinearOCKSR`.
 
     With landmarks and more than 20,000 rows, both layers are learned from a sample of
     20,000, the same number of every task. Thresholds then come from rows that were not

@@ -40,8 +40,8 @@ class SVDD(TaskMetricOneClass):
         s_i \lVert \phi(x_i) - c \rVert^2 \le s_i R^2 + \xi_i, \quad \xi \ge 0,
 
     :math:`s_i = 1` for normal rows and -1 for known outliers, which are kept outside;
-    :math:`n_t` is the total weight of the normal rows. The score of a row is minus its squared
-    distance to the centre.
+    :math:`n_t` is the total weight of the normal rows. The score of a row is minus its
+    squared distance to the centre.
 
     Parameters
     ----------
@@ -124,10 +124,11 @@ class SVDD(TaskMetricOneClass):
 
     Notes
     -----
-    With a kernel of constant k(x, x) the ranking is that of scikit-learn's OneClassSVM at the same
-    `nu`. Thresholds compare a row with leave-one-out scores. Rows inside the ball keep theirs; for
-    support vectors of tasks of up to 100 rows the ball is solved again without them, and beyond
-    it is moved at once by the free support vectors (exact while these stay free).
+    With a kernel of constant k(x, x) the ranking is that of scikit-learn's OneClassSVM
+    at the same `nu`. Thresholds compare a row with leave-one-out scores. Rows inside
+    the ball keep theirs; for support vectors of tasks of up to 100 rows the ball is
+    solved again without them, and beyond it is moved at once by the free support
+    vectors (exact while these stay free).
 
     A new row of a precomputed kernel comes without k(x, x). Where the training matrix
     has a constant diagonal that constant is used, else the part that the training rows
@@ -229,7 +230,7 @@ def _members(rows: TrainingRows, task: int) -> tuple[Codes, Array]:
 
 
 def _task_kernel(gram: Gram, members: Codes) -> Any:
-    """Kernel matrix of a task's rows, or, for many, something that makes its rows as needed."""
+    """Kernel matrix of a task; for many rows one that computes its rows on demand."""
     task_gram = gram.take(members)
     if (
         len(members) >= _MANY

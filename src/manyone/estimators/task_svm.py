@@ -22,18 +22,19 @@ from manyone.solvers.task_svm import solve_task_svm
 class MultiTaskOneClassSVM(MultiTaskOneClass):
     r"""One-class support vector machines that share a common part (He et al. 2014).
 
-    Task t has the function :math:`f_t = \langle w_0 + v_t, \phi(x) \rangle` and the margin
-    :math:`\rho_t`,
+    Task t has the function :math:`f_t = \langle w_0 + v_t, \phi(x) \rangle` and the
+    margin :math:`\rho_t`,
 
     .. math::
         \min \frac{\mu}{2} \lVert w_0 \rVert^2 + \sum_t \Bigl[ \frac12 \lVert v_t
         \rVert^2 - \rho_t + \frac{1}{\nu n_t} \sum_{i \in t} w_i \xi_i \Bigr], \qquad
         s_i f_t(x_i) \ge s_i \rho_t - \xi_i, \quad \xi \ge 0,
 
-    :math:`s_i = 1` for normal rows and -1 for known outliers. Its dual is that of one machine with
-    the kernel :math:`(1/\mu + [s = t]) k` over rows with tasks. Rows of other tasks help to find
-    the common part; they are not negatives. The score of a row is :math:`f_t(x) - \rho_t`: unlike
-    the other scores of this package it is positive for rows well inside.
+    :math:`s_i = 1` for normal rows and -1 for known outliers. Its dual is that of one
+    machine with the kernel :math:`(1/\mu + [s = t]) k` over rows with tasks. Rows of
+    other tasks help to find the common part; they are not negatives. The score of a row
+    is :math:`f_t(x) - \rho_t`: unlike the other scores of this package it is positive
+    for rows well inside.
 
     Parameters
     ----------
@@ -111,10 +112,10 @@ class MultiTaskOneClassSVM(MultiTaskOneClass):
 
     Notes
     -----
-    Thresholds and p-values compare a row with scores from ten folds inside each task, everything
-    fitted again. As with every one-class machine, a kernel whose k(x, x) is not constant (linear,
-    polynomial) separates the rows from the origin on one side only: a row far out on the side of
-    the task is normal.
+    Thresholds and p-values compare a row with scores from ten folds inside each task,
+    everything fitted again. As with every one-class machine, a kernel whose k(x, x) is
+    not constant (linear, polynomial) separates the rows from the origin on one side
+    only: a row far out on the side of the task is normal.
 
     Examples
     --------
@@ -182,7 +183,7 @@ class MultiTaskOneClassSVM(MultiTaskOneClass):
         )
 
     def _bounds(self, rows: TrainingRows, members: Codes, task: Codes) -> Array:
-        """Weight of every dual variable over nu times the total weight of normal rows."""
+        """Weight of each dual variable over nu times the weight of normal rows."""
         weight = rows.weight[members]
         normal = ~rows.outlier[members]
         group = np.zeros_like(task) if self.shared_offset else task
@@ -191,7 +192,7 @@ class MultiTaskOneClassSVM(MultiTaskOneClass):
 
 
 def _variables(rows: TrainingRows) -> tuple[Codes, Codes]:
-    """Row and task of every dual variable, by task; shared outliers come once in each."""
+    """Row and task of each dual variable; shared outliers are in every task."""
     of_tasks = np.flatnonzero(rows.codes != MISSING)
     shared = np.flatnonzero(rows.codes == MISSING)
     members = np.r_[of_tasks, np.tile(shared, rows.n_tasks)]

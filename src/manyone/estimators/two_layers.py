@@ -72,7 +72,7 @@ class TwoLayerModel(LandmarkOneClass):
 
     @property
     def responses_(self) -> Array:
-        """First-layer responses of the training rows (n, T); of the centres if they are fewer."""
+        """First-layer responses of training rows (n, T), or of fewer centres."""
         centres: Array = self._solution.fitted("centres")
         n = len(self.training_.codes)
         return (
@@ -90,7 +90,7 @@ class TwoLayerModel(LandmarkOneClass):
     def _descend(
         self, problem: TwoLayerProblem, centres: Codes | None
     ) -> tuple[NonlinearSolution | SparseSolution, dict[str, object]]:
-        """Both layers, the second on centres (None: on all rows), and what else was learned."""
+        """Both layers, the second on centres or all rows, and what was learned."""
 
     def _problem(
         self, Phi: Array, diagonal: Array, rows: TrainingRows
@@ -136,8 +136,8 @@ class TwoLayerModel(LandmarkOneClass):
         refuse_beyond_memory(
             n * (m + 4 * T + 2 * min(n, most_centres(m, T))),
             f"Two layers of {n} rows, {m} landmarks and {T} tasks",
-            "Give fewer landmarks, or use JointOCKSR, whose memory does not grow with the square "
-            "of the number of tasks.",
+            "Give fewer landmarks, or use JointOCKSR, whose memory does not grow with "
+            "the square of the number of tasks.",
         )
         problem = self._problem(plan.features(rows.X), plan.diagonal(rows.X), rows)
         seed = seed_of(self.random_state)
@@ -230,6 +230,6 @@ class TwoLayerModel(LandmarkOneClass):
 
 
 def as_single_task(ridge: Solution, total: Array) -> Solution:
-    """The model of the first layer alone, where the rows of the task weigh `total` (1,)."""
+    """The model of the first layer alone, of a task of this total weight (1,)."""
     cost = total.sum() * (1.0 - ridge.learned["mean_response"])
     return replace(ridge, report=FitReport(np.asarray(cost)))

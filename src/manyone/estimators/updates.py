@@ -23,7 +23,7 @@ def with_more_rows(
     sample_weight: object,
     groups: object,
 ) -> tuple[TrainingRows, Labels]:
-    """Rows of a model and more, see `OneClassEstimator.enroll`, and the tasks (T,) of both."""
+    """Rows of a model and of `enroll` together, and the tasks (T,) of both."""
     kept_rows = _kept_rows(model, "enroll")
     X, task, outlier, groups = split_labels(
         X, model.label_columns_, task=task, outlier=outlier, groups=groups
@@ -81,8 +81,9 @@ def _kept_rows(model: Scoring, method: str) -> TrainingRows:
     check_is_fitted(model)
     if not model.training_.X.shape[1]:
         raise ValueError(
-            f"{method}() needs the rows that the model was fitted to, but it has kept none: it was "
-            'fitted with landmarks, or with kernel="precomputed". Fit it again to all rows '
-            f"that it is to know. TableModel.{method} does so where it has kept its rows."
+            f"{method}() needs the rows that the model was fitted to, but it has kept "
+            'none: it was fitted with landmarks, or with kernel="precomputed". Fit it '
+            f"again to all rows that it is to know. TableModel.{method} does so where "
+            "it has kept its rows."
         )
     return model.training_

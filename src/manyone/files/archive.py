@@ -1,9 +1,9 @@
-r"""One format for models and states: plain arrays and a tree of plain values, nothing that runs.
+r"""The format of models and states: plain arrays and a tree of plain values.
 
 A file has four parts::
 
-    manyone archive 4\n                          what it is, and the number of the format
-    {"kind": "model", ..., "sha256": "..."}\n    versions, sizes, checksum of what follows
+    manyone archive 4\n                          the number of the format
+    {"kind": "model", ..., "sha256": "..."}\n    versions, sizes, checksum of the rest
     {"root": ..., "objects": ..., ...}           the tree, in JSON
     (bytes)                                      the arrays, one after the other
 
@@ -177,7 +177,7 @@ def _pieces(
 
 
 def _plain(array: AnyArray) -> AnyArray:
-    """An array that can be written as it lies in memory: contiguous, lowest bytes first."""
+    """An array as a file holds it: contiguous, lowest bytes first."""
     dtype = array.dtype.newbyteorder("<")
     if dtype.kind == "U" and dtype.itemsize == 0:
         dtype = np.dtype("<U1")
@@ -250,12 +250,13 @@ def _header(stream: io.BufferedIOBase, name: str, kind: str) -> dict[str, Json]:
     again = f"This manyone ({version('manyone')}) reads format {FORMAT}."
     if line.startswith(_EARLIER):
         raise ModelFileError(
-            f"{name} has a format of an earlier manyone. {again} Fit the model again and "
-            "save it."
+            f"{name} has a format of an earlier manyone. {again} Fit the model again "
+            "and save it."
         )
     number = line.removeprefix(_MAGIC).strip()
     strange = ModelFileError(
-        f"{name} is not a manyone {kind}, or is damaged. Give a file that manyone wrote."
+        f"{name} is not a manyone {kind}, or is damaged. Give a file that manyone "
+        "wrote."
     )
     if not line.startswith(_MAGIC) or not re.fullmatch(rb"[1-9]\d{0,5}", number):
         raise strange
@@ -303,7 +304,7 @@ def _layouts(described: Json, size: int) -> list[Layout]:
 
 
 def _read_array(stream: io.BufferedIOBase, layout: Layout) -> AnyArray:
-    """The next array; bytes that no value of its type has are refused: NumPy trusts them."""
+    """The next array, without bytes that no value of its type has."""
     dtype, shape, order = layout
     array = np.empty(math.prod(shape), dtype=dtype)
     if array.size:

@@ -1,4 +1,4 @@
-"""Estimators of other packages, as steps of pipelines: stored by skops, checked after it."""
+"""Estimators of other packages as steps of pipelines: stored and checked by skops."""
 
 from __future__ import annotations
 
@@ -50,8 +50,9 @@ def packed(estimators: list[object], trusted: Sequence[str]) -> bytes:
         content: bytes = skops_io.dumps(estimators)
     except RecursionError:
         raise ValueError(
-            f"one of its steps ({names}) refers to itself, as a foreign step with metadata "
-            "requests does (set_fit_request and the like). Save it without them"
+            f"one of its steps ({names}) refers to itself, as a foreign step with "
+            "metadata requests does (set_fit_request and the like). Save it without "
+            "them"
         ) from None
     untrusted = _untrusted(content, trusted)
     if untrusted:
@@ -137,7 +138,7 @@ def _skops() -> types.ModuleType:
         import skops.io
     except ImportError as error:
         raise ImportError(
-            "Saving and loading steps of other packages needs skops: pip install '.[io]' "
-            "in the checkout of manyone."
+            "Saving and loading steps of other packages needs skops: pip install "
+            "'.[io]' in the checkout of manyone."
         ) from error
     return skops.io

@@ -1,4 +1,4 @@
-"""Sizes that have to agree inside a loaded value, and numbers that have to stay in range.
+"""Checks that sizes in a loaded value agree, and that numbers are in range.
 
 A rule is a short text beside the name of a field:
 

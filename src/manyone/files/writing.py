@@ -40,7 +40,7 @@ def csv_text(lines: Iterable[Sequence[object]]) -> str:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write bytes beside `path`, flush them to disk, then rename: never a half-written file.
+    """Write a file beside `path`, flush it to disk, then rename it.
 
     Parameters
     ----------
@@ -200,7 +200,8 @@ def locked(path: Path, patience: float = _PATIENCE) -> Iterator[None]:
             except BlockingIOError:
                 if time.monotonic() > until:
                     raise BusyError(
-                        f"{path} is being changed by another process. Try again when it is done."
+                        f"{path} is being changed by another process. Try again when "
+                        "it is done."
                     ) from None
             else:
                 # Unless the last owner of the lock has replaced this file by another.

@@ -1,4 +1,4 @@
-"""Left-out scores of ridge regressions in closed form: rows leave alone, or with their group."""
+"""Left-out scores of ridge regressions in closed form, of rows and groups."""
 
 from __future__ import annotations
 

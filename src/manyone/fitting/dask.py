@@ -1,4 +1,4 @@
-"""Passes over Dask arrays and data frames: partials where the chunks are, one tree of merges.
+"""Passes over Dask arrays and frames: partials by chunk, then a tree of merges.
 
 Nothing as long as the rows comes to the client. A step travels inside the graph of its
 pass, so that a worker which dies takes nothing along that cannot be computed again.
@@ -191,7 +191,7 @@ def delayed_blocks(X: Chunked, **roles: object) -> list[Delayed]:
 
 
 def _along(X: Chunked, role: str, values: object, number: int) -> Sequence[object]:
-    """Values for each chunk of `X`: delayed ones, or a name or nothing, the same for all."""
+    """Values for each chunk of `X`: delayed ones, or one name or None for all."""
     import dask.array as da
 
     if values is None or isinstance(values, str):
@@ -206,7 +206,8 @@ def _along(X: Chunked, role: str, values: object, number: int) -> Sequence[objec
         sizes_known = not np.isnan(sum(X.chunks[0]) + sum(values.chunks[0]))
         if sizes_known and sum(X.chunks[0]) != values.shape[0]:
             raise ValueError(
-                f"{role} has {values.shape[0]} values but X has {X.shape[0]} rows: one per row."
+                f"{role} has {values.shape[0]} values but X has {X.shape[0]} rows: one "
+                "per row."
             )
         values = values.rechunk((X.chunks[0],)) if sizes_known else values
     assert isinstance(values, Chunks)

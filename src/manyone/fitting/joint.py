@@ -20,7 +20,7 @@ from manyone.models.solution import Solution
 def joint_passes(
     passes: Passes, alpha: float, statistics: Statistics | None = None
 ) -> tuple[Solution, Tails | None]:
-    """Minimise ``sum_i w_i |f(x_i) - r_i|^2 + alpha |f|^2`` over functions of the landmarks.
+    """Minimise ``sum_i w_i |f(x_i) - r_i|^2 + alpha |f|^2`` over landmarks.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-r"""Third pass: the score of every row under the model without it, and its place in its task's tail.
+r"""Third pass: the score of every row under the model without it.
 
 With leverage :math:`\ell_i = w_i \phi_i' (G + \alpha I)^{-1} \phi_i` the residual of a
 row under the model without it is :math:`e_i / (1 - \ell_i)`, and the mean response of

@@ -1,4 +1,4 @@
-"""OCKSR-L by passes: the structure from sums over the rows alone, left-out scores row by row."""
+"""OCKSR-L by passes: the structure from sums, left-out scores row by row."""
 
 from __future__ import annotations
 

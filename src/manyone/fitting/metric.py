@@ -76,7 +76,7 @@ class AddSpread:
 
 
 def metric_of(sample: Sample, source: Source) -> Whitening:
-    """The pooled whitening of all rows, see :func:`~manyone.metric.shrinkage.pooled_whitening`.
+    """The pooled whitening of all rows, from sums over blocks.
 
     Parameters
     ----------

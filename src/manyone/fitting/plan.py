@@ -1,4 +1,4 @@
-"""What all later passes share: tasks, kernel, landmarks, and from where on rows are far away.
+"""What later passes share: tasks, kernel, landmarks, the guard of far rows.
 
 A plan is chosen from a sample, once, and never changed: statistics of blocks add up
 because all of them are taken in the same features.
@@ -170,7 +170,7 @@ class Plan:
 
 
 def smallest_eigenvalue(factor: Array) -> float:
-    """About the smallest eigenvalue of ``L L'``: one over the estimated 1-norm of its inverse."""
+    """About the smallest eigenvalue of ``L L'``, by the 1-norm of its inverse."""
     norm = float(np.abs(factor @ factor.T).sum(axis=0).max())
     reciprocal, _ = lapack.dpocon(factor, norm, uplo="L")
     return float(reciprocal) * norm

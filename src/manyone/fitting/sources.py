@@ -1,4 +1,4 @@
-"""Where blocks come from: arrays, memory-mapped files, Parquet files, functions that yield them."""
+"""Sources of blocks: arrays, mapped files, Parquet files, functions."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class CalledBlocks:
 
 
 def _array_blocks(X: np.memmap, *roles: Labels | None) -> Iterator[Block]:
-    """Rows (n, d) in a file that is mapped into memory, and values for each, in blocks."""
+    """Rows (n, d) of a mapped file, and values for each, in blocks."""
     for start in range(0, X.shape[0], _ROWS):
         rows = slice(start, start + _ROWS)
         yield Block(X[rows], *(None if role is None else role[rows] for role in roles))
@@ -101,7 +101,7 @@ def _parquet() -> ModuleType:
 def blocks_of(
     X: object, task: object = None, outlier: object = None, weight: object = None
 ) -> Iterable[Block] | None:
-    """Blocks of rows that are not in memory, to be iterated over again and again; None if they are.
+    """Blocks of rows outside of memory, to iterate over repeatedly; else None.
 
     Parameters
     ----------
@@ -129,8 +129,9 @@ def blocks_of(
         return ParquetBlocks(_files(Path(X)), *columns)
     if isinstance(X, Iterator):
         raise ValueError(
-            "X is an iterator, which can be read once, but a fit passes over the rows three times. "
-            "Give a function that returns a new iterator each time it is called."
+            "X is an iterator, which can be read once, but a fit passes over the rows "
+            "three times. Give a function that returns a new iterator each time it is "
+            "called."
         )
     if callable(X):
         if not (task is None and outlier is None and weight is None):
@@ -168,7 +169,7 @@ def _files(path: Path) -> list[Path]:
 def sweep_of(
     X: object, task: object = None, outlier: object = None, weight: object = None
 ) -> Sweep:
-    """How to pass over rows, wherever they are; see :func:`blocks_of` for what is given."""
+    """The source of rows, wherever they are; parameters as in :func:`blocks_of`."""
     if is_dask(X):
         return dask_sweep(X, task, outlier, weight)
     blocks = blocks_of(X, task, outlier, weight)
@@ -205,7 +206,7 @@ def _chained(blocks: Iterable[Block], make: MakeBlock) -> Iterator[ChainedBlock]
 
 
 def by_blocks(method: Method) -> Method:
-    """Let a scoring method take rows that are not in memory, one block after the other."""
+    """Let a scoring method take rows outside of memory, block by block."""
 
     @wraps(method)
     def scored(model: FittedMethod, X: object, **given: object) -> object:

@@ -1,4 +1,4 @@
-r"""Second pass: sums over rows that a ridge regression on one-hot responses needs, and no more.
+r"""Second pass: the sums over rows that a ridge regression needs.
 
 With feature rows :math:`\phi_i` and counts :math:`w_i`:
 :math:`G = \sum_i w_i \phi_i \phi_i'` over all rows,
@@ -141,7 +141,7 @@ class Ridge:
 
 
 def solve_statistics(plan: Plan, statistics: Statistics, alpha: float) -> Ridge:
-    r"""Minimise :math:`\sum_i w_i |\phi_i' W - r_i|^2 + \alpha |W|_F^2`, from sums over the rows.
+    r"""Minimise :math:`\sum_i w_i |\phi_i' W - r_i|^2 + \alpha |W|_F^2` from sums.
 
     Costs m^3/3 flops for the factor of G + alpha I and 2 m^2 T for the weights of all
     tasks.
@@ -176,7 +176,7 @@ def solve_statistics(plan: Plan, statistics: Statistics, alpha: float) -> Ridge:
 
 
 def mean_values(plan: Plan, statistics: Statistics) -> Array:
-    """Mean kernel values of the rows of each task against the landmarks, shape (t, m)."""
+    """Mean kernel values (t, m) of the rows of each task against landmarks."""
     sums = statistics.sums
     if not plan.raw_moments:
         sums = sums @ plan.factor.T

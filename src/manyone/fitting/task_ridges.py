@@ -35,7 +35,7 @@ class TaskRidges(NamedTuple):
 
 
 def independent_solution(gram: Gram, rows: TrainingRows, alpha: float) -> Solution:
-    """Minimise ``sum_i w_i |f_t(x_i) - r_i|^2 + alpha |f_t|^2`` over the rows of each task t alone.
+    """Minimise ``sum_i w_i |f_t(x_i) - r_i|^2 + alpha |f_t|^2`` for each task t.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def independent_solution(gram: Gram, rows: TrainingRows, alpha: float) -> Soluti
 
 
 def independent_score_grid(gram: Gram, rows: TrainingRows, alphas: Array) -> Array:
-    """Scores (k, n, T) for k ridges; no task has seen other tasks' rows, or the one left out."""
+    """Scores (k, n, T) for k ridges of rows left out, each task alone."""
     numbered = gram.by_number()
     normal = np.flatnonzero(~rows.outlier)
     table = np.empty((len(alphas), len(rows.codes), rows.n_tasks))

@@ -1,4 +1,4 @@
-"""Two kernel layers of many rows: both are learned from a sample, and other rows judge them."""
+"""Two kernel layers of many rows, learned from a sample, judged by other rows."""
 
 from __future__ import annotations
 

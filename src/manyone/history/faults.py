@@ -7,17 +7,17 @@ the fault still weigh :math:`q^k` in means, and those of the fault :math:`1 - q^
 faults are made in single rows, without the rows between. With s the size of a change
 and a slope of s in 5 spans,
 
-========  =====================  ===============================  ======================
-fault     value                  difference                       swing
-========  =====================  ===============================  ======================
-spike     :math:`x + s`          :math:`d + s`                    as they are
-shift     :math:`x + s`          :math:`d + s q^k`                as they are
-drift     :math:`x + k s'`       :math:`d + s'(1-q^k)/(1-q)`      as they are
-stuck     :math:`m + d_j`        :math:`q^k d_j`                  :math:`q^k` times
-noisy     :math:`m + 2 d`        :math:`2 d`                      :math:`2 - q^k` times
-quiet     :math:`m + d / 2`      :math:`d / 2`                    :math:`(1 + q^k)/2` times
-broken    :math:`m + d_j`        :math:`d_j`                      as they are
-========  =====================  ===============================  ======================
+========  ===================  =============================  ==========================
+fault     value                difference                     swing
+========  ===================  =============================  ==========================
+spike     :math:`x + s`        :math:`d + s`                  as they are
+shift     :math:`x + s`        :math:`d + s q^k`              as they are
+drift     :math:`x + k s'`     :math:`d + s'(1-q^k)/(1-q)`    as they are
+stuck     :math:`m + d_j`      :math:`q^k d_j`                :math:`q^k` times
+noisy     :math:`m + 2 d`      :math:`2 d`                    :math:`2 - q^k` times
+quiet     :math:`m + d / 2`    :math:`d / 2`                  :math:`(1 + q^k)/2` times
+broken    :math:`m + d_j`      :math:`d_j`                    as they are
+========  ===================  =============================  ==========================
 
 where j is another row of the task: *broken* is a relation between columns that no
 longer holds. Each fault is one of a single column.

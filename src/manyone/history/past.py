@@ -8,11 +8,11 @@ a span of s rows,
    m_i = \frac{\sum_{j < i} q^{i - j} x_j}{\sum_{j < i} q^{i - j}}, \qquad
    \text{difference}_i = x_i - m_i,
 
-and the swing is the mean, weighted in the same way, of the steps
-:math:`|x_j - x_{j-1}|`, :math:`j < i`. So a row is compared with earlier rows only.
-Of a past that is too short both are missing: a mean of few rows errs by more than one of
-many, and a row that nothing is known of before has not stood still. Missing values are
-left out of the sums.
+and the swing is the mean, weighted in the same way, of the steps :math:`|x_j -
+x_{j-1}|`, :math:`j < i`. So a row is compared with earlier rows only. Of a past that is
+too short both are missing: a mean of few rows errs by more than one of many, and a row
+that nothing is known of before has not stood still. Missing values are left out of the
+sums.
 
 Models compare swings with those of the task's training rows. Compared with a long
 running mean instead, one movement of a column that is usually still would look like
@@ -518,7 +518,7 @@ def _or_zero(values: Array, counts: Mask) -> Array:
 def _last_known(
     values: Array, is_known: Mask, sequences: _Sequences, first: Array
 ) -> Array:
-    """Value known last before each moment (m, p) of its sequence, NaN where there is none."""
+    """Last value before each moment (m, p) of its sequence, or NaN."""
     if is_known.all():
         return shifted(values, sequences.starts, first)
     begin = sequences.starts[sequences.of_moment][:, None]
@@ -543,6 +543,6 @@ def _still_rows(has_moved: Mask, sequences: _Sequences, first: Array) -> Array:
 
 
 def _last_place(mask: Mask) -> Codes:
-    """Last line up to each one in which a mask (m, p) is true; -1 where there is none."""
+    """Last line (m, p) up to each one in which a mask is true, or -1."""
     places = np.where(mask, np.arange(len(mask))[:, None], -1)
     return np.maximum.accumulate(places, axis=0)

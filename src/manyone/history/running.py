@@ -53,7 +53,7 @@ class Moments(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """The last moments of E entities: times (E,), minus infinity for none, and values."""
+    """Last moments of E entities: times (E,), or minus infinity, and values."""
 
     time: Array
     total: Array

@@ -50,7 +50,7 @@ class Season:
     phases: int
 
     def visits(self, times: Array) -> Array:
-        """Number of the visit, counted from Monday, of times in seconds since 1970, (n,)."""
+        """Number (n,) of the visit, from Monday on, of times in seconds since 1970."""
         return np.floor((times + _SINCE_MONDAY) / self.seconds)
 
     def whole(self) -> Season:

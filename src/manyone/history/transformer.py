@@ -187,7 +187,7 @@ class TaskHistory(RoutingState, TransformerMixin, BaseEstimator):
         return past_columns(values, codes, times, past, self.span, seasonal)
 
     def _times(self, time: object, n_rows: int) -> Array:
-        """Times of rows (n,), of dates in seconds; their numbers where none are given."""
+        """Times (n,) of rows, seconds for dates; row numbers where none are given."""
         given = np.asarray(time)
         if given.dtype.kind == "M":
             as_times(time, n_rows)
@@ -195,8 +195,8 @@ class TaskHistory(RoutingState, TransformerMixin, BaseEstimator):
         if self.season is not None:
             found = "no time" if time is None else f"times of type {given.dtype}"
             raise ValueError(
-                f"season={self.season!r} needs dates, which have hours and weekdays; got "
-                f"{found}. Give NumPy datetimes, or season=None."
+                f"season={self.season!r} needs dates, which have hours and weekdays; "
+                f"got {found}. Give NumPy datetimes, or season=None."
             )
         if time is None:
             return np.arange(float(n_rows))

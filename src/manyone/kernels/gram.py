@@ -100,7 +100,7 @@ class Points:
         return self.kernel.against(new, self.side, chosen)
 
     def log_values(self, new: NewRows, points: Choice) -> Array:
-        """Logarithms (m, k) of `values`, of a kernel that fades, also where these are 0."""
+        """Logarithms (m, k) of `values` of a kernel that fades, also where these are 0."""
         with np.errstate(all="ignore"):
             if self.kernel.name not in OF_DISTANCE:
                 return np.log(np.maximum(self.values(new, points), 0.0))
@@ -123,13 +123,13 @@ class Points:
 
 
 class PointScorer:
-    """A scorer that compares rows with its points, and tells the largest kernel values."""
+    """A scorer by points, which also gives the largest kernel values."""
 
     points: Points
 
     @abstractmethod
     def own_and_largest(self, X: Rows, codes: Codes) -> tuple[Array, Array]:
-        """Scores (n,) for own tasks, and the largest value of each row among points (n,)."""
+        """Scores (n,) for own tasks, and the largest kernel value of each row (n,)."""
 
     @abstractmethod
     def all_of(self, K: Array) -> Array:
@@ -151,11 +151,11 @@ class PointScorer:
 
 
 class KernelScorer(PointScorer):
-    """A scorer whose scores follow from the kernel values of a row against all its points."""
+    """A scorer whose scores follow from the kernel values against all its points."""
 
     @abstractmethod
     def own_of(self, K: Array, codes: Codes) -> Array:
-        """Scores (b,) of rows for their own tasks (b,) from their kernel values (b, n)."""
+        """Scores (b,) of rows for their tasks (b,) from their kernel values (b, n)."""
 
     def own_and_largest(self, X: Rows, codes: Codes) -> tuple[Array, Array]:
         """See :class:`PointScorer`."""

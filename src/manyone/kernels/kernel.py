@@ -148,7 +148,7 @@ class Kernel:
             return Side(Y, extended, float(np.max(norms, initial=0.0)))
 
     def new_rows(self, X: Rows, side: Side) -> NewRows:
-        """Rows (m, d) made ready for `against` and `exponents`, once for all of them."""
+        """Rows (m, d) prepared once for `against` and `exponents`."""
         if not sparse.issparse(X):
             X = np.asarray(X, dtype=np.float64)
         elif self.name in OF_DISTANCE and not sparse.issparse(side.rows):
@@ -182,7 +182,7 @@ class Kernel:
             return values
 
     def exponents(self, new: NewRows, side: Side, chosen: Choice) -> list[Array]:
-        """Logarithms of `against`, (m, n), of a kernel of a distance; of a mixture both."""
+        """Logarithms (m, n) of `against`; of a mixture those of both kernels."""
         exponents = []
         for name, gamma in zip(str(self.name).split("+"), self.gamma, strict=True):
             if name == "rbf" and new.extended is not None and side.extended is not None:

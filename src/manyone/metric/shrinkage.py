@@ -430,5 +430,5 @@ def _principal_directions(rows: Array) -> tuple[Array, Array]:
 
 
 def _rounding(values: Array, size: int) -> Array:
-    """Smallest resolved eigenvalue, where `values` ascend and `size` terms were summed."""
+    """Smallest resolved one of ascending eigenvalues of sums of `size` terms."""
     return np.maximum(size * _EPS * values[..., -1:], _TINY)

@@ -1,4 +1,4 @@
-"""How much tasks have in common: rows that their pooled scales and covariance count for."""
+"""How much tasks share: rows that their pooled scales and covariance count for."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _EPS = np.finfo(float).eps
 def scale_strengths(squares: Array, freedom: Array) -> Array:
     r"""Rows that the pooled variance of each column should count for (Smyth 2004).
 
-    If :math:`1 / \sigma_t^2` is a multiple of a chi-square with k degrees of freedom, and
-    :math:`\nu_t s_t^2 / \sigma_t^2` one with :math:`\nu_t`, then :math:`\log s_t^2 -
-    \psi(\nu_t / 2) + \log(\nu_t / 2)` has the variance :math:`\psi'(\nu_t / 2) +
-    \psi'(k / 2)` over tasks. So :math:`\psi'(k / 2)` is estimated by what the variance over
-    tasks exceeds the mean of :math:`\psi'(\nu_t / 2)` by.
+    If :math:`1 / \sigma_t^2` is a multiple of a chi-square with k degrees of freedom,
+    and :math:`\nu_t s_t^2 / \sigma_t^2` one with :math:`\nu_t`, then :math:`\log s_t^2
+    - \psi(\nu_t / 2) + \log(\nu_t / 2)` has the variance :math:`\psi'(\nu_t / 2) +
+    \psi'(k / 2)` over tasks. So :math:`\psi'(k / 2)` is estimated by what the variance
+    over tasks exceeds the mean of :math:`\psi'(\nu_t / 2)` by.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ def scale_strengths(squares: Array, freedom: Array) -> Array:
 
 
 def _inverse_trigamma(value: Array) -> Array:
-    """The x with trigamma(x) = value, by Newton's method for 1 / trigamma, which is convex."""
+    """The x with trigamma(x) = value, by Newton's method for convex 1 / trigamma."""
     x = 0.5 + 1.0 / value
     for _ in range(50):
         trigamma = polygamma(1, x)
@@ -79,14 +79,15 @@ def covariance_strength(
     basis: Array,
     values: Array,
 ) -> float:
-    r"""Rows that the pooled covariance should count for, by what it predicts of left-out rows.
+    r"""Rows that the pooled covariance counts for, as it predicts left-out rows.
 
     For each strength k, the value of a task is the mean over its rows of the Gaussian
-    log-density about the mean, and with the covariance :math:`(A_t + k W) / (\nu_t + k)`, of all
-    other rows. Here the scatter :math:`A_t` and the pooled covariance W have lost the row, too:
-    where W is the identity and z the deviation of a row, that is one rank-one change of
-    :math:`A_t + k I`. The best k is taken if it is better than the least one by three standard
-    errors over tasks; a task's own covariance is lost to nobody by chance.
+    log-density about the mean, and with the covariance :math:`(A_t + k W) / (\nu_t +
+    k)`, of all other rows. Here the scatter :math:`A_t` and the pooled covariance W
+    have lost the row, too: where W is the identity and z the deviation of a row, that
+    is one rank-one change of :math:`A_t + k I`. The best k is taken if it is better
+    than the least one by three standard errors over tasks; a task's own covariance is
+    lost to nobody by chance.
 
     Parameters
     ----------
@@ -133,7 +134,7 @@ def covariance_strength(
 def _left_out_densities(
     rows: Array, weight: Array, basis: Array, values: Array, freedom: float
 ) -> Array:
-    """Mean log-density (K, T) of rows (T, n, d) without one count of each, but for a constant.
+    """Mean log-densities (K, T) of rows (T, n, d) left out, up to a constant.
 
     `basis` (T, m, d) and `values` (T, m) are of the tasks; `freedom` of all tasks
     together.

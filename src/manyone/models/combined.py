@@ -1,10 +1,10 @@
 r"""Several detectors as views of one row, made comparable by how rare their scores are.
 
 A view's scores of left-out training rows, on the scale that makes tasks comparable
-(:mod:`.scale`), form one pool. The tail value of a row is
-:math:`z = -\log P(\text{a normal row scores lower})`, with the probability counted in the pool
-and, among its lowest sixth, continued by an exponential tail, so that it keeps growing where
-ranks would stop at log N.
+(:mod:`.scale`), form one pool. The tail value of a row is :math:`z = -\log P(\text{a
+normal row scores lower})`, with the probability counted in the pool and, among its
+lowest sixth, continued by an exponential tail, so that it keeps growing where ranks
+would stop at log N.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def weight_of(left_out: Array, codes: Codes, weight: Array, far: Array | None) -
 
 
 def relative_weights(able: list[float]) -> Array:
-    """What views count for, the largest 1; where none can tell anything, they are all as good."""
+    """Weights of views, the largest 1; all 1 where no view is informative."""
     positive = np.maximum(able, 1e-6)
     return np.asarray(positive / positive.max())
 
@@ -162,7 +162,7 @@ class CombinedScorer:
         )
 
     def values(self, X: Rows, codes: Codes) -> Array:
-        """Tail value of each row in each view, shape (n, V): how abnormal it looks there."""
+        """Tail values (n, V) of rows in views: how abnormal they look there."""
         values = np.empty((X.shape[0], len(self.views)))
         for k, (view, tail) in enumerate(zip(self.views, self.tails, strict=True)):
             values[:, k] = tail.value(view.own(X, codes), codes)
@@ -188,7 +188,7 @@ class CombinedScorer:
         return None  # the views see to rows far from everything
 
     def of_views(self, scores: list[Array | None]) -> Array | None:
-        """Score (T,) of rows with these scores (T,) in the views; None where one has none."""
+        """Score (T,) of rows that have these scores in the views, or None."""
         values = []
         for of_view, tail in zip(scores, self.tails, strict=True):
             if of_view is None:

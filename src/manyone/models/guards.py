@@ -1,9 +1,10 @@
 r"""Guards: what lowers the scores of rows unlike anything that was seen.
 
-Kernel values of a row far from everything are all 0, and so are the responses of a joint model to
-it: the same as for a row of another task. And a sum over columns dilutes one wild column. So a
-guard looks at the rows themselves. It is 0 inside what was seen and grows outside of it, and a
-:class:`Guarded` scorer subtracts it, in units of its scores.
+Kernel values of a row far from everything are all 0, and so are the responses of a
+joint model to it: the same as for a row of another task. And a sum over columns dilutes
+one wild column. So a guard looks at the rows themselves. It is 0 inside what was seen
+and grows outside of it, and a :class:`Guarded` scorer subtracts it, in units of its
+scores.
 
 Left-out rows are judged by the same function, with the row, its copies and rows of its
 group ignored: whatever a guard does to new rows, it does to left-out ones, and
@@ -78,7 +79,7 @@ class Guard(Protocol):
         """
 
     def sure(self) -> float:
-        """From which value on a row is unlike all that was seen; 0: this is never known."""
+        """The value from which on a row is unlike all seen; 0: none is known."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,7 +158,9 @@ def guard_in(scorer: Scorer, kind: type[Kind]) -> Kind | None:
 
 
 def excess_of(ratio: Array) -> Array:
-    """``h(e) = e^3 / 0.04`` of ``e = ratio - 1.2``; from e = 0.2 on ``0.2 (1 + log(e / 0.2))``.
+    """Excess ``h(e)`` of a ratio of distances ``1.2 + e``.
+
+    ``h(e) = e^3 / 0.04`` up to e = 0.2, from there on ``0.2 (1 + log(e / 0.2))``.
 
     A little beyond what is usual says little yet; far away, rows stay in the order of
     distances.
@@ -199,7 +202,7 @@ class UsualDistances:
 
     @property
     def limit(self) -> float:
-        """What nearly all distances do not exceed; 0 or infinite: there is nothing to say.
+        """Quantile that few distances exceed; 0 or infinite: there is none.
 
         It leaves as much above it as limits that rows are left out of do. (A plain
         quantile of 100 rows is their second largest distance, and that of 99 their
@@ -217,7 +220,7 @@ class UsualDistances:
         return float(self.ascending[self.mass.searchsorted(_USUAL * rest)])
 
     def left_out(self, nearest: Array, weight: Array) -> Array:
-        """`excess_of` distances (n,) of rows that are left out, in those usual among the others.
+        """`excess_of` distances (n,) of rows, by the quantile of the others.
 
         0 where there are no others, or none but copies.
         """
@@ -298,7 +301,7 @@ class TrainingNearness:
     usual: UsualDistances
 
     def left_out(self, rows: CodedRows, some: Codes) -> Array:
-        """What the guard would say of some normal training rows that had not been there.
+        """Excesses of normal training rows under a guard without them.
 
         Parameters
         ----------
@@ -331,7 +334,7 @@ class TrainingNearness:
 
 
 class Hidden(NamedTuple):
-    """Points that training rows are not compared with: their copies, and rows of their group.
+    """Points to ignore for training rows: their copies and rows of their group.
 
     Attributes
     ----------
@@ -427,7 +430,7 @@ def nearest_points(
 def nearness_of(
     kernel: Kernel, rows: TrainingRows, *, all_rows: bool = False
 ) -> tuple[TrainingNearness, Array]:
-    """Nearness to training rows, and what it says of the normal ones where they are left out.
+    """Guard of distances to training rows, and its excess for left-out rows.
 
     Parameters
     ----------
@@ -508,7 +511,7 @@ def _upper_distances(
 
 
 def with_nearness(solution: Solution, rows: TrainingRows) -> Solution:
-    """The solution with scores lowered where rows are far from everything, left-out ones too.
+    """The solution with scores, left-out ones too, lowered far from everything.
 
     Parameters
     ----------
@@ -569,7 +572,7 @@ class LeftOutGuard:
         return cls(nearness if unit > 0.0 else None, unit)
 
     def lower(self, scores: Array, rows: CodedRows, some: Codes) -> None:
-        """Lower the left-out scores (n,) of some normal rows (k,) that are far from others."""
+        """Lower left-out scores of normal rows (k,) that are far from others."""
         if self.nearness is not None:
             scores[some] -= self.unit * self.nearness.left_out(rows, some)
 
@@ -582,7 +585,7 @@ class LeftOutGuard:
 
 
 def raw_kernel(kernel: Kernel, X: Rows) -> Kernel:
-    """A kernel of rows in a metric, made one of rows (n, d) that have not gone through it."""
+    """A kernel of rows in a metric, as one of the rows themselves."""
     name = "rbf"  # for a callable, too
     if isinstance(kernel.name, str):
         name = kernel.name.partition("+")[0]
@@ -590,7 +593,7 @@ def raw_kernel(kernel: Kernel, X: Rows) -> Kernel:
 
 
 def spread_over_tasks(rows: TrainingRows) -> Codes:
-    """Distinct rows of each task, at most a fixed number: evenly over the order of content."""
+    """Distinct rows of each task, at most a fixed number, spread over hashes."""
     number = max(POINTS_PER_TASK, LEAST_POINTS // rows.n_tasks)
     order = np.lexsort((rows.content, rows.codes))
     codes = rows.codes[order]
@@ -606,7 +609,7 @@ def spread_over_tasks(rows: TrainingRows) -> Codes:
 
 
 def _group_of_points(points: Hashes, hashes: Hashes, group: Codes) -> Codes:
-    """Groups (p,) of points that are among rows of these hashes and groups (n,); -1: not so."""
+    """Groups (p,) of points that equal rows of these hashes; -1 for others."""
     if not len(hashes):
         return np.full(len(points), -1)
     order = np.argsort(hashes)
@@ -646,7 +649,7 @@ class ColumnRange:
     above: Array
 
     def margins(self, X: Rows, columns: Any = slice(None)) -> Array:
-        """Margins that each value of some columns is out of its range, shape (n, columns)."""
+        """Margins (n, columns) by which values are out of the range of their column."""
         X = X[:, columns]
         under = (self.lower[columns] - X) / self.below[columns]
         over = (X - self.upper[columns]) / self.above[columns]
@@ -670,7 +673,7 @@ class ColumnRange:
 
 
 def excess_of_margins(margins: Array) -> Array:
-    """What a range guard says of rows whose wildest value is so many margins out of range, (n,)."""
+    """Excess (n,) of rows by the margins of the wildest of their values."""
     first = np.clip(margins - 1.0, 0.0, ALARM - 1.0)
     return first + np.clip((margins - ALARM) / _MOST_MARGINS, 0.0, 1.0)
 

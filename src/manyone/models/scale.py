@@ -1,18 +1,18 @@
 r"""Scores of tasks on one scale.
 
-A depth d is minus a score in units of the score of rows far away, so that most depths lie
-between 0 and 1. Small depths of one task are those of another times a factor. Depths
-near 1 cannot be: the response of a row cannot be farther away than nothing. Their *odds*
-:math:`d / (1 - d)` can. Between the two lies
+A depth d is minus a score in units of the score of rows far away, so that most depths
+lie between 0 and 1. Small depths of one task are those of another times a factor.
+Depths near 1 cannot be: the response of a row cannot be farther away than nothing.
+Their *odds* :math:`d / (1 - d)` can. Between the two lies
 
 .. math:: h(d) = \frac{d}{1 - s d} \quad (d < 1), \qquad
           h(d) = \frac{d}{1 - s} \quad (d \ge 1),
 
-d itself where the bend s is 0, its odds where s is near 1. Tasks are compared by h(d) over
-a unit of each task. (On the *scale* of all tasks h is undone after that.) The bend is
-:math:`1 / (1 + 0.3\,(1 - m))` with the median m of left-out depths. In many columns all rows
-respond nearly as if they were far away, m is close to 1, and differences of a hundredth
-count.
+d itself where the bend s is 0, its odds where s is near 1. Tasks are compared by h(d)
+over a unit of each task. (On the *scale* of all tasks h is undone after that.) The bend
+is :math:`1 / (1 + 0.3\,(1 - m))` with the median m of left-out depths. In many columns
+all rows respond nearly as if they were far away, m is close to 1, and differences of a
+hundredth count.
 
 ``benchmarks/bench_promises.py typists digits products`` shows what it buys.
 """
@@ -35,7 +35,7 @@ _MOST_BEND = 0.98
 
 
 def sizes_of(far: Array | None, n_tasks: int) -> Array:
-    """Size of each task's scores, shape (T,), from those of rows far away (T,); or 1."""
+    """Unit (T,) of the scores of each task: that of rows far away, or 1."""
     if far is None:
         return np.ones(n_tasks)
     size = np.abs(far)
@@ -95,7 +95,7 @@ class Scale:
         return unstretched(values, self.bend)
 
     def undone(self, values: Array, task: int) -> Array:
-        """Scores (k,) of rows of one task from values on the common scale, but for rounding."""
+        """Scores (k,) of rows of one task, from values on the common scale."""
         bend = self.bend[task]
         scores = unstretched(stretched(values, bend) * self.unit[task], bend)
         return scores * self.size[task]

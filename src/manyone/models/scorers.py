@@ -1,4 +1,4 @@
-"""How rows are scored, once a model is fitted: kernel expansions, layers, balls, projections.
+"""Scorers of fitted models: kernel expansions, layers, balls, projections.
 
 Every scorer is a frozen value with three questions to it: the score of rows against
 their own task (`own`), against every task (`all`), and the score of rows unlike
@@ -35,12 +35,12 @@ class Scorer(Protocol):
         """Score of each row against every task, shape (n, T)."""
 
     def far(self) -> Array | None:
-        """Score of rows far away from all training rows, shape (T,); None if there is none."""
+        """Score (T,) of rows far from all training rows; None if there is none."""
 
 
 @dataclass(frozen=True, eq=False)
 class TwoLayers(KernelScorer):
-    """Score ``-|f_t(x) - target_t|``, ``f = exp(-theta |K(x) coef - centres|^2) second_coef``.
+    """Score ``-|f_t(x) - target_t|`` of two layers with Gaussian second layer.
 
     Parameters
     ----------
@@ -230,7 +230,7 @@ class InMetric:
 
 
 def behind_metric(solution: Solution, metric: Any) -> Solution:
-    """The solution of rows in a learned metric (or in none) as one of the rows as they are."""
+    """The solution of rows in a learned metric, as one of rows as they are."""
     if metric is None:
         return solution
     source = f"{solution.left_out_source}, metric fixed"

@@ -30,7 +30,7 @@ class Judge:
 
     @abstractmethod
     def judged(self, rows: CodedRows) -> Array:
-        """Left-out scores (n,) of rows whose tasks are numbers; NaN where there is none."""
+        """Left-out scores (n,) of rows and their task numbers, or NaN."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""Scores of models that look at one task at a time: each expanded over the task's own rows."""
+"""Scores of models that expand each task over its own rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from manyone.kernels.gram import Points, PointScorer
 
 @dataclass(frozen=True, eq=False)
 class TaskExpansions(PointScorer):
-    """Score ``-|f_t(x) - target_t|`` where f_t is expanded over the rows of task t alone.
+    """Score ``-|f_t(x) - target_t|`` with f_t over the rows of task t alone.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ class TaskExpansions(PointScorer):
     target: Array
 
     def own_and_largest(self, X: Rows, codes: Codes) -> tuple[Array, Array]:
-        """See :class:`PointScorer`; the largest value is one among points of the task."""
+        """See :class:`PointScorer`; points are those of the task of a row."""
         gap = np.empty(X.shape[0])
         largest = np.empty(X.shape[0])
         most_points = int(np.diff(self.starts).max()) + len(self.shared_coef)

@@ -78,15 +78,14 @@ class AutoOneClass(Delegating, RoutingState, OutlierMixin, BaseEstimator):
     anomalies : {"any", "strangers", "faults"}
         ``"strangers"``: rows of somebody or something else. A joint method learns from
         other tasks' rows what is wrong, and is tuned on tasks left out. It is
-        :class:`NonlinearOCKSR`, or :class:`JointOCKSR` where that is better by a standard
-        error, or where two layers cost too much.
-        ``"faults"``: the task's own rows gone wrong. An :class:`IndependentOCKSR` with an
-        adaptive metric and a wide Laplacian kernel. Where it is better by a standard error on
-        faults made from left-out rows, the distance to the mean (an :class:`SVDD`) takes its
-        place. The tasks share their metric.
-        ``"any"``: a :class:`CombinedOneClass` of both. Against strangers it has one layer
-        where that is as good. A view counts for less where all new rows look about equally
-        far away to it.
+        :class:`NonlinearOCKSR`, or :class:`JointOCKSR` where that is better by a
+        standard error, or where two layers cost too much. ``"faults"``: the task's own
+        rows gone wrong. An :class:`IndependentOCKSR` with an adaptive metric and a wide
+        Laplacian kernel. Where it is better by a standard error on faults made from
+        left-out rows, the distance to the mean (an :class:`SVDD`) takes its place. The
+        tasks share their metric. ``"any"``: a :class:`CombinedOneClass` of both.
+        Against strangers it has one layer where that is as good. A view counts for less
+        where all new rows look about equally far away to it.
     alarm_rate : float or None, default=0.05
         Share of normal rows that may raise an alarm, on average over tasks. None: no
         thresholds are set.
@@ -321,8 +320,8 @@ def refuse_pipeline(X: object) -> None:
     """Rows come first; a pipeline that ends in the choice is made, then fitted."""
     if isinstance(X, BaseEstimator):
         raise ValueError(
-            f"X must be rows; got a {type(X).__name__}. For transformers in front, write "
-            "make_pipeline(StandardScaler(), AutoOneClass()).fit(X, task=...)."
+            f"X must be rows; got a {type(X).__name__}. For transformers in front, "
+            "write make_pipeline(StandardScaler(), AutoOneClass()).fit(X, task=...)."
         )
 
 
@@ -335,7 +334,7 @@ class View(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """A view, the model to take, and what was tried: (method, judged), the number of the best."""
+    """A view, its model, the methods tried with how they did, and the best one."""
 
     view: str
     model: MultiTaskOneClass
@@ -396,7 +395,7 @@ def plan_views(
 def _plan_strangers(
     rows: TrainingRows, landmarks: int | None
 ) -> tuple[MultiTaskOneClass, str]:
-    """The best joint method that the rows leave time for, and what there is to say of it."""
+    """The best joint method that the number of rows has time for, and why."""
     count = len(rows.codes)
     if landmarks is None and is_affordable(NonlinearOCKSR(), rows):
         return NonlinearOCKSR(), ""
@@ -412,7 +411,7 @@ def _choose(
     random_state: Seed,
     fit: Callable[[OneClassEstimator], None],
 ) -> OneClassEstimator:
-    """Choose a setting for every view, and fit them: one as it is, several as a combination."""
+    """Choose a setting for each view, and fit the view or their combination."""
     views, remarks = plan
     alone = len(views) == 1
     choices = [tuned(view, rows, random_state, alone) for view in views]

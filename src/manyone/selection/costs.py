@@ -33,7 +33,7 @@ FEWEST_ROWS = 1000
 
 
 def seconds_to_fit(model: MultiTaskOneClass, rows: TrainingRows) -> float:
-    """Seconds that a fit of one of the joint methods of `auto` takes on one core, about.
+    """About the seconds that one core takes to fit a joint method of `auto`.
 
     Parameters
     ----------
@@ -74,6 +74,6 @@ def rows_of_each_task(sizes: Codes) -> int:
 
 
 def rows_to_judge_by(n_kernels: int) -> int:
-    """Rows that leave time for as many eigendecompositions; it depends on nothing else."""
+    """Number of rows that leave time for so many eigendecompositions."""
     cubes = _MOST_SEARCH_SECONDS * _CUBES_A_SECOND / (_RIDGES_OF_SPECTRUM * n_kernels)
     return max(FEWEST_ROWS, int(np.cbrt(cubes)))

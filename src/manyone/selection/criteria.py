@@ -149,7 +149,7 @@ def task_aucs(
 
 
 def own_aucs(scores: Array, codes: Codes, outlier: Mask, n_tasks: int) -> Array:
-    """Area under the ROC curve of each task: its normal rows against its own abnormal ones.
+    """Area under the ROC curve (T,) of each task's normal and abnormal rows.
 
     Parameters
     ----------
@@ -171,7 +171,7 @@ def own_aucs(scores: Array, codes: Codes, outlier: Mask, n_tasks: int) -> Array:
 
 
 def _aucs_against(scores: Array, owner: Codes, negative: Mask, weight: Array) -> Array:
-    """AUC (T,) of the rows of each task against the same negatives; scores are (n, T)."""
+    """AUC (T,) of the rows of each task against shared negatives."""
     n_tasks = scores.shape[1]
     owned = np.flatnonzero(owner >= 0)
     against = scores[negative]
@@ -195,7 +195,7 @@ def finite_mean(values: Array) -> float:
 
 
 def content_sample(rows: TrainingRows, max_rows: int) -> TrainingRows:
-    """At most so many rows, of as many tasks as possible; which ones, their content decides."""
+    """At most so many rows, of as many tasks as possible, chosen by content."""
     if len(rows.codes) <= max_rows:
         return rows
     of_task = rows.codes >= 0
@@ -379,7 +379,7 @@ def scores_of(
 
 
 def _refitted(model: MultiTaskOneClass, rows: TrainingRows) -> Solution:
-    """The model of a fold; exact where it has no more rows than landmarks, which is faster."""
+    """The model of a fold, exact where it has no more rows than landmarks."""
     if model.landmarks is not None and model.landmarks >= len(rows.codes):
         model = clone(model).set_params(landmarks=None)
     return model._learn(rows, left_out=False)
@@ -392,8 +392,9 @@ def refuse_unless_dense(rows: TrainingRows, instead: str) -> None:
     """Faults are made from columns: there must be some, and they must be dense."""
     if rows.columns is not None or sparse.issparse(rows.X):
         raise ValueError(
-            "Choosing for faults moves columns of the rows: it needs dense rows (X.toarray()), not "
-            f'sparse ones and not kernel="precomputed". Or use {instead}.'
+            "Choosing for faults moves columns of the rows: it needs dense rows "
+            '(X.toarray()), not sparse ones and not kernel="precomputed". Or use '
+            f"{instead}."
         )
 
 
@@ -429,7 +430,7 @@ def fault_areas(
 def _own_scores(
     model: MultiTaskOneClass, rows: TrainingRows, kept: Codes, X: Array, codes: Codes
 ) -> Array:
-    """Scores (m,) of new rows against their own tasks, by a model of some of the rows."""
+    """Scores (m,) of new rows against their tasks, by a model of fold rows."""
     return _refitted(model, rows.take(kept)).scorer.own(X, codes)
 
 
@@ -474,7 +475,7 @@ def fault_aucs(
 
 
 def without_suspects(rows: TrainingRows) -> TrainingRows:
-    """Without normal rows that stand apart: a fault among them would be taken for normal."""
+    """Rows without normal ones that stand apart, which may be faults."""
     kept_rows = np.ones(len(rows.codes), dtype=bool)
     normal = ~rows.outlier
     trust = robust_weights(
@@ -547,7 +548,7 @@ def synthetic_faults(rows: TrainingRows, rng: np.random.RandomState) -> Array:
 
 
 def _columns_to_move(X: Array, deviation: Array) -> Codes:
-    """Columns that vary inside tasks: those of more than two values, if there are any."""
+    """Columns that vary inside tasks, those of two values only if all are."""
     varies = np.ptp(deviation, axis=0) > 0
     measured = varies & ~two_valued_columns(X)
     return np.flatnonzero(measured if measured.any() else varies)

@@ -36,7 +36,8 @@ def make_pipeline(*steps: Any) -> TaskPipeline:
     >>> rng = np.random.default_rng(0)
     >>> task = np.repeat(["pump", "fan"], 30)
     >>> X = rng.normal(size=(60, 2)) * [1.0, 1000.0]
-    >>> model = manyone.make_pipeline(StandardScaler(), manyone.JointOCKSR(alarm_rate=0.1))
+    >>> joint = manyone.JointOCKSR(alarm_rate=0.1)
+    >>> model = manyone.make_pipeline(StandardScaler(), joint)
     >>> model.fit(X, task=task).predict([[9.0, 9000.0]], task=["fan"])
     array([-1])
     """
@@ -57,7 +58,7 @@ def tuned_pipeline(
     roles: dict[str, object],
     options: dict[str, object],
 ) -> TaskPipeline:
-    """The pipeline with its transformers fitted and its estimator tuned on what they make of X."""
+    """The pipeline with fitted transformers, and its estimator tuned."""
     if not isinstance(pipeline, TaskPipeline | Pipeline):
         name = getattr(pipeline, "__name__", "")
         got = (
@@ -66,9 +67,9 @@ def tuned_pipeline(
             else f"a {type(pipeline).__name__}"
         )
         raise ValueError(
-            f"tune works on estimators of manyone, and pipelines that end in one; got {got}. Tune "
-            "the views of a combination one by one, or let manyone.auto make one; use GridSearchCV "
-            "with scoring=manyone.TaskAUC() for others."
+            "tune works on estimators of manyone, and pipelines that end in one; got "
+            f"{got}. Tune the views of a combination one by one, or let manyone.auto "
+            "make one; use GridSearchCV with scoring=manyone.TaskAUC() for others."
         )
     if isinstance(pipeline.steps[-1][1], AutoOneClass):
         raise ValueError(

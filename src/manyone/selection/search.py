@@ -61,7 +61,7 @@ _FAULT_STRENGTHS: Grid = {"alpha": (0.01, 0.1, 1.0), "nu": (0.02, 0.1, 0.5)}
 
 
 class Judged(NamedTuple):
-    """A setting and how it did: values (kinds, m), and the stage of the search they are of."""
+    """A setting, its values (kinds, m), and the stage of the search."""
 
     setting: Setting
     values: Array
@@ -74,7 +74,7 @@ class Judged(NamedTuple):
 
 
 def preferred(judged: list[Judged], errors: float) -> int:
-    """Number of the setting to take: the first, or the best of those that clearly beat it.
+    """Number of the setting to take: the first, or the best that beats it.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ def preferred(judged: list[Judged], errors: float) -> int:
 
 
 def _beats(new: Array, old: Array, errors: float) -> bool:
-    """Whether values are better than others, pair by pair, by more than some standard errors."""
+    """Whether values are better than others, by some standard errors of pairs."""
     gain = new - old
     gain = gain[np.isfinite(gain)]
     if len(gain) < 2:
@@ -177,7 +177,7 @@ class Search:
 
 
 def settings_of(grid: Mapping[str, Iterable[object]]) -> list[Setting]:
-    """Every combination of the values of a grid, in the order of names; ridges fastest."""
+    """All combinations of the values of a grid; ridges change fastest."""
     names = sorted(grid, key=lambda name: (name == "alpha", name))
     combinations = product(*(grid[name] for name in names))
     return [dict(zip(names, values, strict=True)) for values in combinations]
@@ -237,7 +237,8 @@ def choose_setting(
         if criterion != "faults":
             needed += ", and rows of other tasks or known outliers to tell them from"
         warn_user(
-            f"No setting could be judged: that needs {needed}. The first setting was taken."
+            f"No setting could be judged: that needs {needed}. The first setting was "
+            "taken."
         )
     return search
 
@@ -245,7 +246,7 @@ def choose_setting(
 def _rows_to_judge_by(
     rows: TrainingRows, max_rows: int | str | None, values: Grid
 ) -> TrainingRows:
-    """All rows, or as many as `tune` is told, or as many as the grid leaves time for."""
+    """The rows to search on: all, `max_rows`, or what the grid has time for."""
     if max_rows is None:
         return rows
     if isinstance(max_rows, str):
@@ -263,7 +264,7 @@ def _search_by_strangers(
     criterion: str,
     own_grid: bool,
 ) -> None:
-    """Shared parameters as the ridge regression would choose them, then the method's own."""
+    """Choose shared parameters by ridge regression, then the method's own."""
     judge = partial(fold_areas, model, search.rows, criterion)
     if model.can.left_out_grid is None:
         search.go_on("folds", judge, settings_of(values), NO_PREFERENCE)
@@ -302,7 +303,7 @@ def _search_ridges(
     criterion: str,
     own_grid: bool,
 ) -> None:
-    """Metric by folds, then the rest by closed forms (by folds under a metric that saw all)."""
+    """Choose the metric by folds, then the rest by closed forms or folds."""
     alphas = values.get("alpha", [getattr(ridge, "alpha", 0.1)])
     rest = {**values, "alpha": alphas}
     metrics = rest.pop("metric", [ridge.metric])
@@ -357,7 +358,7 @@ def _search_by_faults(
     own_grid: bool,
     random_state: Seed,
 ) -> None:
-    """Metric and kernel, then strengths one by one, by faults made from rows of no suspicion."""
+    """Choose metric and kernel, then strengths one by one, by made faults."""
     rows, faults = faults_to_judge_by(search.rows, random_state)
     judge = partial(fault_areas, model, rows, faults)
     settings = sorted(settings_of(values), key=_preference_for_faults)

@@ -64,12 +64,13 @@ def tune(
     No row is scored by a model that was fitted to it. Closed forms give such scores,
     with one eigendecomposition for all ridges; where there are none, folds do.
 
-    The metric is chosen by folds with everything refitted inside, and must win by more than one
-    standard error. With fewer than eight tasks it stays plain, unless the grid asks (and there
-    are four). Other metrics than plain have no closed forms: without a grid, folds then judge one
-    parameter at a time. Methods that learn a structure get kernel, width, ridge and metric as
-    :class:`JointOCKSR` would. Then folds judge their own strengths. Without a grid the
-    estimator's value stays unless another is better by more than one standard error.
+    The metric is chosen by folds with everything refitted inside, and must win by more
+    than one standard error. With fewer than eight tasks it stays plain, unless the grid
+    asks (and there are four). Other metrics than plain have no closed forms: without a
+    grid, folds then judge one parameter at a time. Methods that learn a structure get
+    kernel, width, ridge and metric as :class:`JointOCKSR` would. Then folds judge their
+    own strengths. Without a grid the estimator's value stays unless another is better
+    by more than one standard error.
 
     Parameters
     ----------
@@ -163,19 +164,19 @@ def _refuse_unjudgeable(
     elif rows.n_tasks < 2 and not rows.outlier.any():
         raise ValueError(
             "tune needs negatives to judge by: at least two tasks, or known outliers "
-            f"(outlier=...). Got {rows.n_tasks} task and no outlier. Or judge by faults made from "
-            'the rows: criterion="faults".'
+            f"(outlier=...). Got {rows.n_tasks} task and no outlier. Or judge by "
+            'faults made from the rows: criterion="faults".'
         )
     of_kernel = set(SHARED).difference(["alpha"]).intersection(values)
     if rows.columns is not None and of_kernel:
         raise ValueError(
-            f'With kernel="precomputed" there are no rows to choose {min(of_kernel)!r} for: '
-            'give grid={"alpha": [...]}.'
+            'With kernel="precomputed" there are no rows to choose '
+            f'{min(of_kernel)!r} for: give grid={{"alpha": [...]}}.'
         )
     if rows.columns is None and "precomputed" in values.get("kernel", ()):
         raise ValueError(
-            'grid["kernel"] has "precomputed", but X are rows. Tune a kernel matrix by itself: '
-            f'tune({type(model).__name__}(kernel="precomputed"), K, ...).'
+            'grid["kernel"] has "precomputed", but X are rows. Tune a kernel matrix by '
+            f'itself: tune({type(model).__name__}(kernel="precomputed"), K, ...).'
         )
 
 
@@ -199,7 +200,7 @@ def _as_columns(estimator: MultiTaskOneClass, search: Search) -> dict[str, Label
 
 
 def _tunable(model: MultiTaskOneClass) -> list[str]:
-    """Names of the parameters that say what is modelled, those of :class:`JointOCKSR` first."""
+    """Names of the parameters of the model, those of :class:`JointOCKSR` first."""
     names = set(model.get_params()) - _RUNNING
     shared = [name for name in SHARED if name in names]
     return shared + sorted(names.difference(SHARED))
@@ -240,8 +241,8 @@ def _checked(
             )
         if name not in names:
             raise ValueError(
-                f"grid has {name!r}, which tune cannot choose for {type(model).__name__}. "
-                f"It can choose: {', '.join(sorted(names))}."
+                f"grid has {name!r}, which tune cannot choose for "
+                f"{type(model).__name__}. It can choose: {', '.join(sorted(names))}."
             )
         values[name] = list(options)
         if not values[name]:

@@ -98,7 +98,7 @@ def _one_count_less(weight: Array, row: int) -> Array:
 def _excess_and_free(
     ball: SVDDSolution, sign: Array, weight: Array, nu: float
 ) -> tuple[Array, Mask]:
-    """What a coefficient gives up when one count of its row leaves, and which are free."""
+    """The coefficient freed as a count of a row leaves, and free coefficients."""
     bound = 1.0 / (nu * weight[sign > 0].sum())
     fewer = weight - np.minimum(weight, 1.0)
     fewer[fewer <= 1e-9 * weight] = 0.0
@@ -110,7 +110,7 @@ def _excess_and_free(
 def _moved_distances2(
     K: KernelRows, ball: SVDDSolution, sign: Array, weight: Array, nu: float
 ) -> Array:
-    """Squared distances (n,) to the ball, moved by its free rows as a normal row leaves."""
+    """Squared distances (n,) to the ball that has lost a count of each row."""
     excess, free = _excess_and_free(ball, sign, weight, nu)
     rows = np.flatnonzero((sign > 0) & (excess > 0))
     distance2 = ball.distance2.copy()
