@@ -485,7 +485,7 @@ def _check_table_model(model: TableModel, sizes: Sizes) -> None:
     if model.reference_ is None and not names <= set(model.training_.columns):
         raise ModelFileError("the model has other columns than its encoder")
     past = model.training_.past
-    past_names = [] if past is None else list(past.names)
+    past_names = [] if past is None else sorted(past.names)
     if model.encoder_.layout.with_past != past_names:
         raise ModelFileError("the model has the past of other columns than its encoder")
     if model.reference_ is not None:

@@ -270,7 +270,7 @@ def test_texts_that_never_return_are_a_counter():
         }
     )
     encoder = learn(table, codes)
-    assert encoder.layout.used == ["site", "product"]
+    assert encoder.layout.used == ["product", "site"]
     assert "looks like a batch name" in note(encoder, "batch")[1]
     # Sorted by machine, batches are what they were, and products in their order are
     # still used.
@@ -283,9 +283,9 @@ def test_texts_that_never_return_are_a_counter():
     )
     order = np.argsort(codes, kind="stable")
     assert learn(table.iloc[order], codes[order]).layout.used == [
-        "week",
-        "site",
         "product",
+        "site",
+        "week",
     ]
 
 

@@ -63,6 +63,27 @@ def test_columns_may_be_called_by_numbers(fitted, tmp_path):
     assert loaded.task == names["machine"]
 
 
+@pytest.mark.parametrize("time", [None, "when"])
+def test_the_order_of_columns_does_not_matter(time):
+    train, test = machine_tables()
+    train["kind"] = np.where(np.arange(len(train)) % 3 > 0, "light", "heavy")
+    test["kind"] = "light"
+    train.loc[::17, "b"] = np.nan
+    if time is not None:
+        train[time] = np.arange(len(train))
+        test[time] = np.arange(len(train), len(train) + len(test))
+    permuted = train[train.columns[::-1]]
+    settings = {"time": time, "random_state": 0}
+    model = TableModel("machine", **settings).fit(train)
+    other = TableModel("machine", **settings).fit(permuted)
+    pd.testing.assert_frame_equal(
+        model.score(test, explain=2), other.score(test, explain=2), check_exact=True
+    )
+    assert list(model.feature_names_in_) == [
+        name for name in train.columns if name not in ("machine", time)
+    ]
+
+
 @pytest.mark.parametrize("task", [None, []])
 def test_a_model_needs_a_task_column(fitted, task):
     with pytest.raises(ValueError, match="task must name a column"):

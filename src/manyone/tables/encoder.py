@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -55,7 +56,7 @@ class Layout(NamedTuple):
     Attributes
     ----------
     kinds : dict of str to str
-        Of the p columns that are used, by name, in their order.
+        Of the p columns that are used, by name, in the order of names.
     used : list of str
         Their names.
     maps : tuple of map
@@ -97,8 +98,12 @@ class Layout(NamedTuple):
 
     @classmethod
     def of(cls, decisions: Sequence[Decision]) -> Layout:
-        """What follows from decisions about all columns."""
-        used = [each for each in decisions if each.used]
+        """What follows from decisions about all columns.
+
+        Coordinates are in the order of the names of their columns, so that tables with
+        the same columns in another order have the same model.
+        """
+        used = sorted((each for each in decisions if each.used), key=attrgetter("name"))
         maps = tuple(each.map for each in used if each.map is not None)
         starts = np.cumsum([0, *(each.width for each in maps)])
         gaps = np.array([each.gaps for each in used])
