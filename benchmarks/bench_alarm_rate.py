@@ -19,6 +19,14 @@ who is told the law of the scores and that of the spreads: the threshold beyond 
 new row lies with the rate asked for, given ten. With methods named, those instead,
 fitted to ten rows a task of five columns about centres of standard deviation 3, spreads
 as before with a standard deviation of 1; 200 new rows a task are scored.
+
+``--unknown DRAWS``: rows of tasks that a table has never seen, drawn as the known ones
+are; 1 to 30 known tasks of 20 rows, whose centres lie 2 or 5 standard deviations apart.
+
+``--updates DRAWS``: tasks that a model had before it enrolled another, or forgot one,
+and tasks whose thresholds come from 19 held-out rows.
+
+``--seed S`` is the seed of the first draw of both.
 """
 
 from __future__ import annotations
@@ -29,12 +37,13 @@ from typing import Any
 
 import joblib
 import numpy as np
+import polars as pl
 from scipy.special import softmax
 from scipy.stats import beta, binom, norm
 from sklearn.preprocessing import normalize
 from threadpoolctl import threadpool_limits
 
-from manyone import CombinedOneClass, JointOCKSR, auto
+from manyone import CombinedOneClass, IndependentOCKSR, JointOCKSR, TableModel, auto
 from manyone._types import Array
 from manyone.calibration.thresholds import Calibration
 from manyone.datasets import load_mnist, make_fleet
@@ -203,6 +212,92 @@ def from_training_scores(draws: int, rate: float) -> None:
     )
 
 
+def show_rates(name: str, measured: list[list[float]], promised: list[float]) -> None:
+    """Print the mean of each rate over draws, with its standard error."""
+    rates = 100.0 * np.array(measured)
+    error = rates.std(axis=0, ddof=1) / np.sqrt(len(rates))
+    cells = [
+        f"{mean:5.2f} +- {of_mean:.2f} of {100 * most:.3g} %"
+        for mean, of_mean, most in zip(rates.mean(axis=0), error, promised, strict=True)
+    ]
+    print(f"{name:34s} {'; '.join(cells)}", flush=True)
+
+
+def never_seen(seeds: range) -> None:
+    """Alarms on rows of tasks that a table has never seen."""
+    warnings.simplefilter("ignore")
+    for apart in (2.0, 5.0):
+        for n_tasks in (1, 2, 3, 5, 10, 30):
+            measured = []
+            for seed in seeds:
+                rng = np.random.default_rng(seed)
+                known, new = (
+                    _table_of_tasks(rng, apart, name, count)
+                    for name, count in (("known", n_tasks), ("new", 20))
+                )
+                model = TableModel("task", method=IndependentOCKSR())
+                model.fit(known)
+                of_draw = []
+                promised = []
+                for rate in (0.05, 0.1, 0.2):
+                    model.recalibrate(rate)
+                    of_draw.append(float(np.mean(model.predict(new) < 0)))
+                    promised.append(model.unknown_.rate(rate))
+                measured.append(of_draw)
+            show_rates(f"{n_tasks} tasks, {apart:g} sd apart", measured, promised)
+
+
+def _table_of_tasks(
+    rng: np.random.Generator, apart: float, name: str, n_tasks: int
+) -> pl.DataFrame:
+    task = np.repeat(np.arange(n_tasks), 20)
+    X = apart * rng.normal(size=(n_tasks, 6))[task] + rng.normal(size=(len(task), 6))
+    columns = {f"x{number}": X[:, number] for number in range(6)}
+    return pl.DataFrame(columns | {"task": [f"{name} {code}" for code in task]})
+
+
+def updated(seeds: range) -> None:
+    """Alarms of tasks that were there before an update, and after a calibration."""
+    warnings.simplefilter("ignore")
+    asked = [0.05, 0.1, 0.2]
+    old = np.arange(5)
+    for method in (JointOCKSR, IndependentOCKSR):
+        measured: dict[str, list[list[float]]] = {}
+        for seed in seeds:
+            rng = np.random.default_rng(seed)
+            centre = 2.0 * rng.normal(size=(7, 6))
+            first, joined, held_out, new = (
+                np.repeat(tasks, count)
+                for tasks, count in ((np.arange(6), 20), (6, 20), (old, 19), (old, 200))
+            )
+            X, X_joined, X_held_out, X_new = (
+                centre[task] + rng.normal(size=(len(task), 6))
+                for task in (first, joined, held_out, new)
+            )
+            model = method().fit(X, task=first).enroll(X_joined, task=joined)
+            measured.setdefault("enrolled", []).append(
+                rates_of(model, asked, X_new, new)
+            )
+            model.forget(5)
+            measured.setdefault("forgotten", []).append(
+                rates_of(model, asked, X_new, new)
+            )
+            model.calibrate(X_held_out, task=held_out)
+            measured.setdefault("held-out", []).append(
+                rates_of(model, asked, X_new, new)
+            )
+        for name, rates in measured.items():
+            show_rates(f"{method.__name__}, {name}", rates, asked)
+
+
+def rates_of(model: Any, asked: list[float], X: Array, task: Array) -> list[float]:
+    """Shares of rows that raise an alarm, for each rate."""
+    return [
+        float(np.mean(model.recalibrate(rate).predict(X, task=task) < 0))
+        for rate in asked
+    ]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("methods", nargs="*", metavar="method", help=", ".join(METHODS))
@@ -214,7 +309,14 @@ def main() -> None:
     )
     parser.add_argument("--training", type=int, metavar="DRAWS")
     parser.add_argument("--worst", type=int, metavar="DRAWS")
+    parser.add_argument("--unknown", type=int, metavar="DRAWS")
+    parser.add_argument("--updates", type=int, metavar="DRAWS")
+    parser.add_argument("--seed", type=int, default=0, help="of the first draw")
     args = parser.parse_args()
+    if args.unknown:
+        return never_seen(range(args.seed, args.seed + args.unknown))
+    if args.updates:
+        return updated(range(args.seed, args.seed + args.updates))
     if args.training:
         return from_training_scores(args.training, args.rate)
     if args.worst:

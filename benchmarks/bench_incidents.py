@@ -1,6 +1,7 @@
 """How often something stands out in tables of normal rows, and in tables with a fault.
 
-    python benchmarks/bench_incidents.py [--fits 10] [--tables 20] [--quick] [--in-time]
+    python benchmarks/bench_incidents.py [--fits 10] [--tables 20] [--seed 0] [--quick]
+        [--in-time]
 
 Promise: `stands_out` (an incident, or more alarms than chance explains) is true in at
 most 1 % of tables of normal rows, whatever the sizes and tails of the tasks. Tables of
@@ -124,7 +125,7 @@ def faulty_tables(
     return [frame(task, table) for table in (shifted, one_column, all_columns)]
 
 
-def measure(kind: str, sizes: str, fits: int, tables: int) -> np.ndarray:
+def measure(kind: str, sizes: str, seeds: range, tables: int) -> np.ndarray:
     """Shares: stands out, incident, more than chance; the three faults found."""
     trained, new = SIZES[sizes]
     # The smallest task of 20 rows or more, or else the largest; no heavy one.
@@ -132,7 +133,7 @@ def measure(kind: str, sizes: str, fits: int, tables: int) -> np.ndarray:
     enough = [task for task in tasks if task[0] >= 20]
     code = min(enough)[1] if enough else max(tasks)[1]
     results = []
-    for seed in range(fits):
+    for seed in seeds:
         rng = np.random.default_rng(seed)
         fleet = Fleet.draw(rng, kind, len(trained))
         model = TableModel("machine", method="default", random_state=0)
@@ -158,7 +159,7 @@ def in_time(
     history: int | None,
     likeness: float,
     t3: bool,
-    fits: int,
+    seeds: range,
     fleet: tuple[int, int] = (6, 300),
 ) -> np.ndarray:
     """Incidents that stand out a normal table, more than chance; three faults found.
@@ -169,7 +170,7 @@ def in_time(
     end = trained + 600
     method = IndependentOCKSR(metric="adaptive", kernel="laplacian", width=3.0)
     results = []
-    for seed in range(fits):
+    for seed in seeds:
         rng = np.random.default_rng(seed)
         shape = (tasks, end + 50, COLUMNS)
         noise = rng.standard_t(3, shape) if t3 else rng.normal(size=shape)
@@ -200,7 +201,7 @@ def in_time(
     return np.mean(results, axis=0)
 
 
-def show_in_time(fits: int) -> None:
+def show_in_time(seeds: range) -> None:
     """Print a line for each kind of rows in time."""
     print("incidents that stand out a normal table, more alarms than chance;")
     print("share of faults of 10, 20 and 40 rows that stand out")
@@ -209,7 +210,7 @@ def show_in_time(fits: int) -> None:
     lines += [((24, 100), past, 0.6, False) for past in (None, 12)]
     lines += [((24, 40), None, 0.6, False)]
     for fleet, history, likeness, t3 in lines:
-        shares = in_time(history, likeness, t3, fits, fleet)
+        shares = in_time(history, likeness, t3, seeds, fleet)
         kind = "t3" if t3 else "normal"
         shown = " ".join(f"{share:6.3f}" for share in shares)
         size = f"{fleet[0]} x {fleet[1]}"
@@ -222,6 +223,7 @@ def show_in_time(fits: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--fits", type=int, default=10)
+    parser.add_argument("--seed", type=int, default=0, help="of the first fit")
     parser.add_argument("--tables", type=int, default=20)
     parser.add_argument("--quick", action="store_true", help="3 fits, 10 tables each")
     parser.add_argument("--kind", choices=list(KINDS), help="one kind of rows only")
@@ -230,9 +232,10 @@ def main() -> None:
     arguments = parser.parse_args()
     fits = 3 if arguments.quick else arguments.fits
     tables = 10 if arguments.quick else arguments.tables
+    seeds = range(arguments.seed, arguments.seed + fits)
     warnings.simplefilter("ignore")
     if arguments.in_time:
-        show_in_time(fits)
+        show_in_time(seeds)
         return
     print(f"{fits} fits, {tables} tables each; percent of tables")
     print(f"{'rows':15}{'training rows':18}", end="")
@@ -241,7 +244,7 @@ def main() -> None:
     broken = []
     for kind in [arguments.kind] if arguments.kind else list(KINDS):
         for sizes in [arguments.sizes] if arguments.sizes else list(SIZES):
-            shares = 100.0 * measure(kind, sizes, fits, tables)
+            shares = 100.0 * measure(kind, sizes, seeds, tables)
             print(f"{kind:15}{sizes:18}{shares[0]:11.1f}{shares[1]:10.1f}", end="")
             print(f"{shares[2]:8.1f}          {shares[3]:10.0f}", end="")
             print(f"{shares[4]:8.0f}{shares[5]:12.0f}", flush=True)

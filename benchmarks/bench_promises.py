@@ -10,10 +10,10 @@ counts the rates that lie two and four standard errors above what was promised: 
 asked, or the smallest rate that so few tasks allow, which a warning states.
 
 Run ``python benchmarks/bench_promises.py [cell ...] [--methods ...] [--draws N]
-[--seed S] [--quick] [--out FILE]``; without names all named cells run, each with its
-methods. ``--grid`` runs every law with every size instead, by methods that leave rows
-out in closed form; ``--sample`` runs cells of that grid by the other methods. ``--out``
-writes the figures as CSV, for the page of evidence.
+[--seed S] [--rates R ...] [--quick] [--out FILE]``; without names all named cells run,
+each with its methods. ``--grid`` runs every law with every size instead, by methods
+that leave rows out in closed form; ``--sample`` runs cells of that grid by the other
+methods. ``--out`` writes the figures as CSV, for the page of evidence.
 
 ``--ceiling`` prints what no rule can exceed that has one quantile for all tasks, in
 units that are a power of each task's mean root depth: the quantile is that of the fresh
@@ -359,6 +359,7 @@ CELLS: dict[str, Cell | RealCell] = {
     "spreads 20": Cell(unlike, (20,) * 20),
     "t2 8": Cell(partial(student, 2.0), (8,) * 20),
     "t2 20": Cell(partial(student, 2.0), (20,) * 20),
+    "t2 200": Cell(partial(student, 2.0), (200,) * 5, methods=("Ind", "Joint")),
     "cauchy 8": Cell(partial(student, 1.0), (8,) * 20),
     "cauchy 20": Cell(partial(student, 1.0), (20,) * 20),
     "exponential 8": Cell(exponential, (8,) * 20, methods=ALL),
@@ -471,23 +472,25 @@ class Result(NamedTuple):
     faults: list[Rows]
 
 
-def result_of(cell: Cell | RealCell, method: str, seed: int, draw: int) -> Result:
-    """Fit to one draw, and score its fresh and faulty rows."""
-    drawn = cell.drawn(seed, draw)
+def result_of(
+    cell: Cell | RealCell, method: str, place: tuple[int, int], rates: tuple[float, ...]
+) -> Result:
+    """Fit to one draw, its seed and number given, and score fresh and faulty rows."""
+    drawn = cell.drawn(*place)
     n_tasks = int(drawn.task.max()) + 1
     model = METHODS[method]().fit(drawn.X, task=drawn.task)
     fresh = model.score_samples(drawn.fresh, task=drawn.fresh_task)
     faults = model.score_samples(drawn.faults, task=drawn.fault_task)
     rows = np.bincount(drawn.fresh_task, minlength=n_tasks)
-    false_alarms = np.empty((len(RATES), n_tasks))
-    promised = np.empty(len(RATES))
-    caught = np.empty(len(RATES))
-    for place, rate in enumerate(RATES):
+    false_alarms = np.empty((len(rates), n_tasks))
+    promised = np.empty(len(rates))
+    caught = np.empty(len(rates))
+    for number, rate in enumerate(rates):
         offset = model.recalibrate(rate).offset_
-        promised[place] = np.mean(model.alarm_rate_)
+        promised[number] = np.mean(model.alarm_rate_)
         alarm = fresh < offset[drawn.fresh_task]
-        false_alarms[place] = np.bincount(drawn.fresh_task, alarm, n_tasks) / rows
-        caught[place] = np.mean(faults < offset[drawn.fault_task])
+        false_alarms[number] = np.bincount(drawn.fresh_task, alarm, n_tasks) / rows
+        caught[number] = np.mean(faults < offset[drawn.fault_task])
     tasks = range(n_tasks)
     return Result(
         false_alarms,
@@ -561,9 +564,11 @@ class Depths(NamedTuple):
     unit: Rows
 
 
-def depths_of(cell: Cell, method: str, result: Result, seed: int, draw: int) -> Depths:
+def depths_of(
+    cell: Cell, method: str, result: Result, place: tuple[int, int]
+) -> Depths:
     """Depths of a draw whose tasks have equally many rows."""
-    drawn = cell.drawn(seed, draw)
+    drawn = cell.drawn(*place)
     calibration = METHODS[method]().fit(drawn.X, task=drawn.task).calibration_
     size = calibration.sizes[:, None]
     left_out = -calibration.scores.reshape(len(size), -1) / size
@@ -609,14 +614,20 @@ def best_by_hindsight(
     return best
 
 
-def print_ceilings(name: str, cell: Cell, method: str, seed: int, draws: int) -> None:
+def print_ceilings(
+    name: str,
+    cell: Cell,
+    method: str,
+    places: list[tuple[int, int]],
+    rates: tuple[float, ...],
+) -> None:
     """Print lines of ceilings, one for each rate."""
-    results = [result_of(cell, method, seed, draw) for draw in range(draws)]
+    results = [result_of(cell, method, place, rates) for place in places]
     drawn = [
-        depths_of(cell, method, result, seed, draw)
-        for draw, result in enumerate(results)
+        depths_of(cell, method, result, place)
+        for place, result in zip(places, results, strict=True)
     ]
-    for figures, rate in zip(figures_of(results), RATES, strict=True):
+    for figures, rate in zip(figures_of(results), rates, strict=True):
         raised = figures.mean / 100.0
         words = [
             f"{name:16s} {method:6s} {100 * rate:2g} % asked: "
@@ -634,16 +645,16 @@ def print_ceilings(name: str, cell: Cell, method: str, seed: int, draws: int) ->
 
 def figures_of(results: list[Result]) -> list[Figures]:
     """The figures of a cell and a method, for each rate."""
-    rates = 100.0 * np.array([result.false_alarms for result in results])
-    of_draws = rates.mean(axis=2)
+    raised = 100.0 * np.array([result.false_alarms for result in results])
+    of_draws = raised.mean(axis=2)
     figures = []
-    for place in range(len(RATES)):
+    for place in range(raised.shape[1]):
         promised = 100.0 * float(
             np.mean([result.promised[place] for result in results])
         )
         mean = float(of_draws[:, place].mean())
         error = float(of_draws[:, place].std(ddof=1) / np.sqrt(len(results)))
-        worst = float(rates[:, place].mean(axis=0).max())
+        worst = float(raised[:, place].mean(axis=0).max())
         caught = np.mean([result.caught[place] for result in results])
         share = float(100.0 * caught / max(oracle(results, mean / 100.0), 1e-9))
         figures.append(Figures(promised, mean, error, worst, share))
@@ -684,6 +695,7 @@ def main() -> None:
     parser.add_argument("--methods", nargs="*", choices=list(METHODS))
     parser.add_argument("--draws", type=int, default=30)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--rates", nargs="*", type=float, default=RATES)
     parser.add_argument("--quick", action="store_true", help="few cells, 5 draws")
     parser.add_argument("--grid", action="store_true", help="every law and size")
     parser.add_argument("--sample", action="store_true", help="the other methods")
@@ -695,21 +707,21 @@ def main() -> None:
         parser.error(f"no cell {min(unknown)!r}; there are {', '.join(CELLS | GRID)}")
     warnings.simplefilter("ignore")
     draws = 5 if options.quick else options.draws
+    rates = tuple(options.rates)
+    places = [(options.seed, draw) for draw in range(draws)]
     if options.ceiling:
         for name, cell, method in runs_of(options):
             if isinstance(cell, Cell) and len(set(cell.sizes)) == 1:
-                print_ceilings(name, cell, method, options.seed, draws)
+                print_ceilings(name, cell, method, places, rates)
         return
-    print(f"{'asked':26s}", " | ".join(f"{100 * rate:<21g}" for rate in RATES))
+    print(f"{'asked':26s}", " | ".join(f"{100 * rate:<21g}" for rate in rates))
     every: list[Figures] = []
-    lines = [["rows", "method", *(f"{100 * rate:g} %" for rate in RATES)]]
+    lines = [["rows", "method", *(f"{100 * rate:g} %" for rate in rates)]]
     for name, cell, method in runs_of(options):
         number = draws
         if isinstance(cell, Cell) and sum(cell.sizes) > CHEAP_ROWS:
             number = max(draws // 4, 2)
-        results = [
-            result_of(cell, method, options.seed, draw) for draw in range(number)
-        ]
+        results = [result_of(cell, method, place, rates) for place in places[:number]]
         figures = figures_of(results)
         every += figures
         marks = ["!" if one.above(2.0) else "" for one in figures]

@@ -1,6 +1,6 @@
 """False-discovery rate and power of `select`, where tasks differ and tails are heavy.
 
-    python benchmarks/bench_select.py [--draws 60] [--quick]
+    python benchmarks/bench_select.py [--draws 60] [--seed 0] [--quick]
 
 Promise: at most 10 % of the selected rows are normal, on average over batches (0 where
 none is selected), at ``fdr=0.1``. Bad rows have one column shifted by eight standard
@@ -62,11 +62,11 @@ CASES = {
 }
 
 
-def measure(case: Case, method: str, share: float, draws: int) -> np.ndarray:
+def measure(case: Case, method: str, share: float, seeds: range) -> np.ndarray:
     """Shares (draws, 2): false among the selected, selected among the bad."""
     results = []
     tasks = len(case.trained)
-    for seed in range(draws):
+    for seed in seeds:
         rng = np.random.default_rng(seed)
         centre = 2.0 * rng.normal(size=(tasks, 4))
         scale = np.exp(case.spread * rng.normal(size=(tasks, 1)))
@@ -88,9 +88,11 @@ def measure(case: Case, method: str, share: float, draws: int) -> np.ndarray:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--draws", type=int, default=60)
+    parser.add_argument("--seed", type=int, default=0, help="of the first draw")
     parser.add_argument("--quick", action="store_true", help="10 draws")
     arguments = parser.parse_args()
     draws = 10 if arguments.quick else arguments.draws
+    seeds = range(arguments.seed, arguments.seed + draws)
     warnings.simplefilter("ignore")
     print(f"{draws} draws; percent: false among selected / selected among bad")
     print(f"{'case':42}{'method':13}", end="")
@@ -100,7 +102,7 @@ def main() -> None:
         for method in METHODS:
             print(f"{name:42}{method:13}", end="", flush=True)
             for share in SHARES:
-                shares = measure(case, method, share, draws)
+                shares = measure(case, method, share, seeds)
                 wrong, found = 100.0 * shares.mean(axis=0)
                 error = 100.0 * shares[:, 0].std() / np.sqrt(draws)
                 cell = f"{wrong:.1f} ± {error:.1f} / {found:.0f}"

@@ -1,8 +1,8 @@
 """The promise over time, measured: drift flags, held rates, servers, an attack, kills, many tasks.
 
-Run ``python benchmarks/bench_time.py [part ...]`` with the parts exchangeable, shift,
-alike, blocks, clumps, servers, spacecraft, keystrokes, attack, kills, killed, size;
-none is all. Figures are printed beside what they are to be.
+Run ``python benchmarks/bench_time.py [part ...]`` with the parts exchangeable,
+discrete, shift, alike, blocks, clumps, servers, spacecraft, keystrokes, attack,
+answered, kills, killed, size; none is all. Figures are printed beside what they are to be.
 """
 
 from __future__ import annotations
@@ -86,6 +86,29 @@ def exchangeable(sets: int = 40) -> None:
             f"exchangeable, {rows:2d} rows: {flags} of {total} streams flagged (at most {most}); "
             f"alarms {100 * np.mean(fed):.2f} % with answers (9.5 to 10.5), "
             f"{100 * np.mean(fixed_rates):.2f} % without (8 to 12)",
+            flush=True,
+        )
+
+
+def discrete(sets: int = 8) -> None:
+    """Drift flags of unchanged rows of yes and no."""
+    tasks = np.arange(20)
+    methods = {
+        "joint": JointOCKSR(alarm_rate=RATE),
+        "adaptive": IndependentOCKSR(metric="adaptive", alarm_rate=RATE),
+    }
+    for (name, method), columns in itertools.product(methods.items(), (1, 3, 6)):
+        flags = 0
+        for seed in range(sets):
+            rng = np.random.default_rng(seed)
+            rows = (rng.random((50 + 500, 20, columns)) < 0.3) * 1.0
+            model = method.fit(rows[:50].reshape(-1, columns), task=np.tile(tasks, 50))
+            flags += int(watch(Monitor(model), rows[50:], answers=False)[1][-1].sum())
+        total = 20 * sets
+        most = int(binom.ppf(0.999, total, 0.01))
+        print(
+            f"yes/no, {columns} columns, {name}: {flags} of {total} streams flagged "
+            f"(at most {most})",
             flush=True,
         )
 
@@ -383,6 +406,23 @@ def attack() -> None:
         )
 
 
+def answered(rate: float = 0.05) -> None:
+    """A point that moves outwards for ever; every alarm is answered at once: normal."""
+    for step in (0.004, 0.02, 0.1):
+        rng = np.random.default_rng(0)
+        model = IndependentOCKSR(alarm_rate=rate).fit(rng.normal(size=(50, 2)))
+        monitor = Monitor(model)
+        raised = 0
+        shares = []
+        for row in range(1, 4001):
+            watched = monitor.update(np.array([[step * row, 0.0]]))
+            raised += int(watched.alarm[0])
+            monitor.feedback(watched.id[watched.alarm], normal=True)
+            if row in (500, 1000, 4000):
+                shares.append(f"{raised} of {row} (at most {rate * row + 51:.0f})")
+        print(f"answered, {step:g} a row: alarms {', '.join(shares)}", flush=True)
+
+
 def kills(number: int = 200) -> None:
     """Save after every batch, kill after random ones, and feed some rows again."""
     rng = np.random.default_rng(0)
@@ -544,6 +584,7 @@ def size() -> None:
 
 PARTS = {
     "exchangeable": exchangeable,
+    "discrete": discrete,
     "shift": shift,
     "alike": alike,
     "blocks": blocks,
@@ -552,6 +593,7 @@ PARTS = {
     "spacecraft": spacecraft,
     "keystrokes": keystrokes,
     "attack": attack,
+    "answered": answered,
     "kills": kills,
     "killed": killed,
     "size": size,

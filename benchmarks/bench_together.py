@@ -1,6 +1,6 @@
 """All new rows of a task at once: whether its p-value holds, and what it finds.
 
-    python benchmarks/bench_together.py [--draws 40] [--quick]
+    python benchmarks/bench_together.py [--draws 40] [--seed 0] [--quick]
 
 Promise: normal rows have `pvalues_together` <= a in at most a share a of tasks, for 5
 to 50 rows a task and 1 to 50 new ones, with normal and heavy tails and with ties. By a
@@ -43,10 +43,10 @@ def rows(rng: np.random.Generator, kind: str, count: int) -> np.ndarray:
     return standard
 
 
-def measure(method: str, kind: str, known: int, new: int, draws: int) -> np.ndarray:
+def measure(method: str, kind: str, known: int, new: int, seeds: range) -> np.ndarray:
     """P-values (draws, tasks) of normal rows, of shifted ones, of the lowest single."""
     results = []
-    for seed in range(draws):
+    for seed in seeds:
         rng = np.random.default_rng([seed, known, new])
         centre = 2.0 * rng.normal(size=(TASKS, COLUMNS)) * (kind != "yes/no")
         task = np.repeat(np.arange(TASKS), known)
@@ -67,9 +67,11 @@ def measure(method: str, kind: str, known: int, new: int, draws: int) -> np.ndar
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--draws", type=int, default=40)
+    parser.add_argument("--seed", type=int, default=0, help="of the first draw")
     parser.add_argument("--quick", action="store_true", help="5 draws")
     arguments = parser.parse_args()
     draws = 5 if arguments.quick else arguments.draws
+    seeds = range(arguments.seed, arguments.seed + draws)
     warnings.simplefilter("ignore")
     print(f"{draws} draws of {TASKS} tasks; percent of tasks, normal rows and shifted")
     print(f"{'method':29}{'rows':8}{'known':>6}{'new':>5}   ", end="")
@@ -79,7 +81,7 @@ def main() -> None:
     for method in METHODS:
         for kind in ("normal", "t2", "yes/no"):
             for known, new in SIZES:
-                normal, shifted, alone = measure(method, kind, known, new, draws)
+                normal, shifted, alone = measure(method, kind, known, new, seeds)
                 print(f"{method:29}{kind:8}{known:6}{new:5}   ", end="")
                 for level in LEVELS:
                     share = (normal <= level).mean()
