@@ -1,4 +1,4 @@
-"""Mean AUC of the paper's methods on real data, everything chosen on training rows alone.
+"""Mean AUC of the paper's methods on real data, chosen on training rows alone.
 
 The balanced one-vs-rest SVC, tuned on the same rows by the same criterion, is printed
 beside. Run ``python benchmarks/bench_accuracy.py [--splits N] [mnist] [coil100]
@@ -72,7 +72,8 @@ def main() -> None:
                 verdict = (
                     "" if floor is None else "ok  " if aucs.mean() >= floor else "LOW "
                 )
-                line = f"{verdict:4s} {name:13s} {method:18s} {aucs.mean():6.2f} +- {error:.2f}"
+                figures = f"{aucs.mean():6.2f} +- {error:.2f}"
+                line = f"{verdict:4s} {name:13s} {method:18s} {figures}"
                 print(
                     line + ("" if floor is None else f"  (floor {floor})"), flush=True
                 )

@@ -1,4 +1,4 @@
-"""False-alarm rate on held-out digits, and on simulated tasks, beside the rate asked for.
+"""False-alarm rates on held-out digits and simulated tasks, beside those asked.
 
 MNIST, 20 training digits per task, 200 held-out ones each, methods at their defaults.
 Run ``python benchmarks/bench_alarm_rate.py [--splits N] [--rate R] [method ...]``.
@@ -69,7 +69,7 @@ def measured_rate(name: str, rate: float, seed: int) -> float:
 
 
 def related_tasks(seed: int, n_rows: int) -> tuple[Any, ...]:
-    """Rows and tasks to fit to and, one a task, to score: skewed laws about related centres."""
+    """Rows and tasks to fit, one row a task to score: skewed laws, related centres."""
     rng = np.random.default_rng(seed)
     centres = 1.5 * rng.normal(size=(4, 3))
     drawn: list[Any] = []
@@ -111,7 +111,7 @@ def simulated(data_sets: int, sizes: list[int]) -> None:
 
 
 def informed_thresholds(D: Array, sigma: float, rate: float) -> Array:
-    """Of rows (T, n) the distance that a new one exceeds at this rate, both laws known, (T,)."""
+    """The distance (T,) that a new row exceeds at this rate, both laws known."""
     log_spread = np.linspace(-5.0, 5.0, 81) * sigma
     spread = np.exp(log_spread)
     likelihood = (
@@ -132,7 +132,8 @@ def worst_of_many(draws: int, rate: float, n_tasks: int = 50, n_rows: int = 10) 
     """Mean rate and that of the worst task, by how unlike the spreads are."""
     law = 100 * beta.ppf(np.array([0.5, 0.95, 0.999]) ** (1 / n_tasks), 1, n_rows)
     print(
-        f"worst of {n_tasks} of Beta(1, {n_rows}): 50, 95 and 99.9 % quantile {law.round(1)} %"
+        f"worst of {n_tasks} of Beta(1, {n_rows}): 50, 95 and 99.9 % quantile "
+        f"{law.round(1)} %"
     )
     codes = np.repeat(np.arange(n_tasks), n_rows)
     for sigma in (0.0, 0.5, 1.0, 1.5):
@@ -152,9 +153,9 @@ def worst_of_many(draws: int, rate: float, n_tasks: int = 50, n_rows: int = 10) 
         for name, rates in zip(names, np.swapaxes(measured, 0, 1), strict=True):
             half, most = np.quantile(rates.max(axis=1), [0.5, 0.95])
             print(
-                f"log-normal spreads, sigma {sigma:.1f}, asked {100 * rate:.0f} %, {name:9s}: mean "
-                f"{rates.mean():5.2f} %, worst task {half:4.1f} % in half of the draws, "
-                f"{most:4.1f} % in one of twenty",
+                f"log-normal spreads, sigma {sigma:.1f}, asked {100 * rate:.0f} %, "
+                f"{name:9s}: mean {rates.mean():5.2f} %, worst task {half:4.1f} % in "
+                f"half of the draws, {most:4.1f} % in one of twenty",
                 flush=True,
             )
 
@@ -180,14 +181,15 @@ def worst_of_fitted(name: str, draws: int, rate: float, n_tasks: int = 50) -> No
         measured.append(100 * alarm.reshape(n_tasks, -1).mean(axis=1))
     worst = np.max(measured, axis=1)
     print(
-        f"{name}, {draws} draws, asked {100 * rate:.0f} %: mean {np.mean(measured):.1f} %, "
-        f"worst task {np.median(worst):.0f} % in half of the draws, {worst.max():.0f} % in one",
+        f"{name}, {draws} draws, asked {100 * rate:.0f} %: mean "
+        f"{np.mean(measured):.1f} %, worst task {np.median(worst):.0f} % in half of "
+        f"the draws, {worst.max():.0f} % in one",
         flush=True,
     )
 
 
 def from_training_scores(draws: int, rate: float) -> None:
-    """Alarms on normal rows, by thresholds from the scores of rows that the model has seen."""
+    """Alarms on normal rows, by thresholds from scores of training rows."""
     warnings.simplefilter("ignore")
     measured = []
     for seed in range(draws):
@@ -208,7 +210,8 @@ def from_training_scores(draws: int, rate: float) -> None:
         )
     naive, ours = 100 * np.mean(measured, axis=0)
     print(
-        f"asked {100 * rate:.0f} %: from training scores {naive:.1f} %, ours {ours:.1f} %"
+        f"asked {100 * rate:.0f} %: from training scores {naive:.1f} %, ours "
+        f"{ours:.1f} %"
     )
 
 
@@ -333,8 +336,9 @@ def main() -> None:
         rates = 100 * np.array(joblib.Parallel(n_jobs=-1)(jobs))
         error = rates.std(ddof=1) / np.sqrt(len(rates))
         print(
-            f"{name:9s} asked {100 * args.rate:.0f} %, measured {rates.mean():5.2f} +- {error:.2f} "
-            f"% over {len(rates)} splits (from {rates.min():.2f} to {rates.max():.2f})",
+            f"{name:9s} asked {100 * args.rate:.0f} %, measured {rates.mean():5.2f} +- "
+            f"{error:.2f} % over {len(rates)} splits (from {rates.min():.2f} to "
+            f"{rates.max():.2f})",
             flush=True,
         )
 

@@ -1,4 +1,4 @@
-"""How many of scikit-learn's own estimator checks an outlier detector fails, ours beside theirs."""
+"""How many of scikit-learn's estimator checks detectors fail, ours and others."""
 
 from __future__ import annotations
 
@@ -26,5 +26,6 @@ if __name__ == "__main__":
         failed = [r["check_name"] for r in results if r["status"] == "failed"]
         name = type(estimator).__name__
         print(
-            f"{name:<22} {len(failed)} of {len(results)} checks failed  {', '.join(failed)}"
+            f"{name:<22} {len(failed)} of {len(results)} checks failed  "
+            f"{', '.join(failed)}"
         )

@@ -83,7 +83,7 @@ SETS: dict[str, Callable[[np.random.Generator], Rows]] = {
 
 
 class Planted(NamedTuple):
-    """Training rows and tasks; rows with one wrong column; which column, for each plant."""
+    """Training rows and tasks; rows with a wrong column; which, for each plant."""
 
     train: Array
     codes: Codes

@@ -1,4 +1,4 @@
-"""Do rows far from everything raise an alarm? Every method, on blobs that overlap and on real data.
+"""Do rows far from everything raise an alarm? Every method, on blobs and real data.
 
 ``python benchmarks/bench_far_rows.py [--data NAME ...] [--methods NAME ...] [--tuned]
 [--rates R ...] [--cut SEED] [--tasks N]``
@@ -63,7 +63,7 @@ def blobs(apart: float) -> tuple[Any, ...]:
 
 
 def strangers(name: str, seed: int) -> tuple[Any, ...]:
-    """Training rows, their tasks, test rows, claimed tasks, and which claims are wrong."""
+    """Training rows, their tasks, test rows, claimed tasks, which claims are wrong."""
     rng = np.random.default_rng(seed)
     X, y, n_tasks, n_rows = {
         "keystrokes": lambda: (*_xy(datasets.load_keystrokes()), 20, 10),
@@ -93,7 +93,7 @@ def _xy(bunch: Any) -> tuple[Any, Any]:
 
 
 def entities(name: str, seed: int) -> tuple[Any, ...]:
-    """The same of a set with labelled faults, columns standardised on the training rows."""
+    """The same of a set with labelled faults, columns standardised."""
     X, split = draw(name, DATASETS[name].protocols["faults"], seed)
     shown_tasks = np.unique(split.task)[:TASKS]
     train = np.isin(split.task, shown_tasks)
@@ -141,7 +141,7 @@ def without_guards(solution: Any) -> Any:
 def far_from_all(
     n_tasks: int, n_rows: int, apart: float
 ) -> tuple[Any, Any, Any, Any, Any]:
-    """Rows and tasks to fit; new rows; rows 7 deviations from every mean, and their claims."""
+    """Rows, tasks; new rows; rows 7 deviations from every mean, and their claims."""
     rng = np.random.default_rng(0)
     means = apart * rng.normal(size=(n_tasks, 8))
     task = np.repeat(np.arange(n_tasks), n_rows)
@@ -156,7 +156,7 @@ def far_from_all(
 
 
 def many_tasks() -> bool:
-    """Print one line for each number of tasks and method; whether all promises are kept."""
+    """Print a line for each number of tasks and method; whether promises are kept."""
     kept = True
     print("tasks rows apart method kernel: caught at 1, 5, 10 %, false at 1, 5, 10 %")
     for n_tasks, n_rows in ((20, 25), (100, 25), (500, 10)):

@@ -74,7 +74,7 @@ def verdict(ok: bool, words: str) -> bool:
 
 
 def faults(seeds: int, out: Path) -> bool:
-    """Everything that `manyone reproduce --protocol faults` runs, but for our other methods."""
+    """What `manyone reproduce --protocol faults` runs, without our other methods."""
     methods = compared("faults")
     only = tuple(m.name for m in methods if m.family == "auto" or not ours(m.name))
     workers = joblib.effective_n_jobs(None)
@@ -103,7 +103,8 @@ def faults(seeds: int, out: Path) -> bool:
         print(f"{', '.join(key):50.50s} {shown(aucs[key].mean(axis=0))}  {each}")
     for (method, name), rates in sorted(alarms.items()):
         print(
-            f"{method} on {name}: 10 % false alarms asked for, {np.mean(rates):.1%} raised"
+            f"{method} on {name}: 10 % false alarms asked for, {np.mean(rates):.1%} "
+            "raised"
         )
     informed, hedge = (aucs[f"auto ({kind})", DEFAULT] for kind in ("faults", "any"))
     rivals = {key[0]: aucs[key] for key in best.values() if not ours(key[0])}
@@ -179,7 +180,8 @@ def choosing(seeds: int, out: Path) -> bool:
         lines = _parallel(regret, [(name, seed) for seed in range(seeds)])
         lost.append(np.array(lines))
         print(
-            f"{name:11s} chosen {shown(lost[-1][:, 0])}, default {shown(lost[-1][:, 1])}"
+            f"{name:11s} chosen {shown(lost[-1][:, 0])}, default "
+            f"{shown(lost[-1][:, 1])}"
         )
     mean = np.mean(lost, axis=0)[:, 0]
     return verdict(mean.mean() <= 1.3, f"regret {shown(mean)}, 1.3 allowed")
@@ -189,7 +191,7 @@ def choosing(seeds: int, out: Path) -> bool:
 
 
 def contamination(seeds: int, out: Path) -> bool:
-    """AUC lost to faults among the training rows, of `auto` and of rivals as they are used."""
+    """AUC lost to faults among the training rows, of `auto` and of rivals."""
     aucs = {}
     for method in compared("faults"):
         is_compared = method.name == "auto (faults)" or not ours(method.name)
@@ -214,7 +216,8 @@ def contamination(seeds: int, out: Path) -> bool:
         ),
         verdict(
             dirty.mean() > aucs[most][1].mean(),
-            f"{shown(dirty)} are left; of rivals {most} has most, {shown(aucs[most][1])}",
+            f"{shown(dirty)} are left; of rivals {most} has most, "
+            f"{shown(aucs[most][1])}",
         ),
     ]
     return all(results)
@@ -228,7 +231,7 @@ def drop(name: str, seed: int, method: Method) -> tuple[float, float]:
 
 
 def strangers_auc(name: str, seed: int) -> dict[str, tuple[float, float]]:
-    """AUC on seen and on unseen strangers, of a tuned NonlinearOCKSR and of every `auto`."""
+    """AUC on seen and unseen strangers, of a tuned NonlinearOCKSR and every `auto`."""
     X, labels = _stranger_rows(name)
     split = STRANGERS[name].split(X, labels, seed=(0, seed))
     if name.startswith("keystrokes"):
@@ -280,7 +283,8 @@ def strangers(seeds: int, out: Path) -> bool:
         table = {kind: np.array([draw[kind] for draw in draws]) for kind in draws[0]}
         for kind, aucs in table.items():
             print(
-                f"{name:17s} {kind:10s} seen {shown(aucs[:, 0])}, unseen {shown(aucs[:, 1])}"
+                f"{name:17s} {kind:10s} seen {shown(aucs[:, 0])}, unseen "
+                f"{shown(aucs[:, 1])}"
             )
         gain = table["strangers"] - table["tuned"]
         low &= verdict(
@@ -291,7 +295,10 @@ def strangers(seeds: int, out: Path) -> bool:
         differences.append(gain)
         hedges.append(table["strangers"] - table["any"])
     cost = np.mean(hedges, axis=0)
-    words = f"the hedge costs seen {shown(cost[:, 0])}, unseen {shown(cost[:, 1])}, 0.4 allowed"
+    words = (
+        f"the hedge costs seen {shown(cost[:, 0])}, "
+        f"unseen {shown(cost[:, 1])}, 0.4 allowed"
+    )
     return verdict(bool(cost.mean(axis=0).max() <= 0.4), words) and low
 
 
@@ -299,7 +306,7 @@ def strangers(seeds: int, out: Path) -> bool:
 
 
 def speed(seeds: int, out: Path) -> bool:
-    """Seconds and memory of `auto`, on few rows and on many, of few tasks and of many."""
+    """Seconds and memory of `auto`, on few and many rows of few and many tasks."""
     rng = np.random.default_rng(0)
     results = []
     sizes = (
@@ -317,7 +324,10 @@ def speed(seeds: int, out: Path) -> bool:
         auto(X, task=task, anomalies=kind)
         taken = time.perf_counter() - start
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-        words = f"auto ({kind}), {n_tasks} tasks x {n_rows} rows x 20: {taken:.1f} s, {peak:.2f} GB"
+        words = (
+            f"auto ({kind}), {n_tasks} tasks x {n_rows} rows x 20: "
+            f"{taken:.1f} s, {peak:.2f} GB"
+        )
         results.append(
             verdict(taken < most and peak < 2.0, f"{words}, {most:.0f} s allowed")
         )

@@ -110,7 +110,8 @@ def fleets(
         forecast = model.forward_.raised(RATE)
         ratios.append((ratio_of(raised, forecast), kind, rows, forecast, raised))
         print(
-            f"  {kind:10s} {rows:3d} rows: forecast {forecast:6.1%}, raised {raised:6.1%}",
+            f"  {kind:10s} {rows:3d} rows: forecast {forecast:6.1%}, "
+            f"raised {raised:6.1%}",
             flush=True,
         )
     good = np.mean([ratio <= FACTOR for ratio, *_ in ratios])
@@ -145,7 +146,7 @@ def ratio_of(one: float, other: float) -> float:
 def ceiling(
     number: int = 50, draws: int = 10, history: Literal["auto"] | None = None
 ) -> None:
-    """How often the best forecast possible is within the factor, and why that of the check is not.
+    """How often the best possible forecast, and that of the check, meet the factor.
 
     What comes after training is drawn again and again, and scored by the model: the
     mean is the rate that it truly raises. The same of the last quarter, scored by the
@@ -173,7 +174,8 @@ def ceiling(
         print(
             f"  {kind:10s} {rows:3d} rows: truly {np.mean(later):6.1%} (a draw ± "
             f"{np.std(later, ddof=1):.1%}), check truly {np.mean(quarters):6.1%} (± "
-            f"{np.std(quarters, ddof=1):.1%}); forecast {forecast:6.1%}, raised {raised:6.1%}",
+            f"{np.std(quarters, ddof=1):.1%}); forecast {forecast:6.1%}, raised "
+            f"{raised:6.1%}",
             flush=True,
         )
     for kind in ("", *KINDS):
@@ -190,7 +192,7 @@ def earlier_model(model: TableModel, earlier: pd.DataFrame) -> TableModel:
 
 
 def explain_ratios(name: str, lines: list) -> None:
-    """Print shares within the factor, and logarithms of ratios: their means and spreads."""
+    """Print shares within the factor; means and spreads of log ratios."""
     measured = []
     known = []
     same_size = []
@@ -207,10 +209,11 @@ def explain_ratios(name: str, lines: list) -> None:
     between = check - truly
     error = between.std(ddof=1) / np.sqrt(len(lines))
     print(
-        f"{name}: the check is within the factor in {np.mean(measured):.0%}; the true rate in "
-        f"{np.mean(known):.0%}, as many rows by the model itself in {np.mean(same_size):.0%}. "
-        f"Logarithms: true rate of the check less that of the model {between.mean():+.2f} ± "
-        f"{error:.2f}, spread between fleets {between.std(ddof=1):.2f}; noise of the later rows "
+        f"{name}: the check is within the factor in {np.mean(measured):.0%}; the true "
+        f"rate in {np.mean(known):.0%}, as many rows by the model itself in "
+        f"{np.mean(same_size):.0%}. Logarithms: true rate of the check less that of "
+        f"the model {between.mean():+.2f} ± {error:.2f}, spread between fleets "
+        f"{between.std(ddof=1):.2f}; noise of the later rows "
         f"{np.sqrt(np.mean(np.square(noise_later))):.2f}, of the last quarter "
         f"{np.sqrt(np.mean(np.square(noise_check))):.2f}",
         flush=True,
@@ -249,7 +252,7 @@ def ahead(sets: int = 5) -> None:
 
 
 def gaps(sets: int = 3, tasks: int = 40) -> None:
-    """Alarms of the first 12 rows: at most what was asked, whatever came before them."""
+    """Alarms of the first 12 rows: at most what was asked, whatever came before."""
     for kind in ("none", "AR rows", "jumps", "slow drift"):
         raised = []
         for seed in range(sets):
@@ -264,8 +267,8 @@ def gaps(sets: int = 3, tasks: int = 40) -> None:
             raised.append(shares)
         usual, after_gap, anew = np.mean(raised, axis=0)
         print(
-            f"{kind}: {usual:.1%} with a past, {after_gap:.1%} after a gap, {anew:.1%} anew "
-            "(10 asked)",
+            f"{kind}: {usual:.1%} with a past, {after_gap:.1%} after a gap, {anew:.1%} "
+            "anew (10 asked)",
             flush=True,
         )
 
@@ -302,14 +305,15 @@ def compare(name: str, train: pd.DataFrame, later: pd.DataFrame, rate: float) ->
     borrowed = int(model.model_.calibration_.borrows(rate).sum())
     print(
         f"{name}: {rate:.0%} asked, forecast {model.forward_.raised(rate):.1%}, raised "
-        f"{alarm[~is_bad].mean():.1%} of {np.sum(~is_bad)} normal rows; of {is_bad.sum()} bad "
-        f"rows with {alarm.sum()} alarms: {text}; {borrowed} of {len(model.tasks_)} borrow",
+        f"{alarm[~is_bad].mean():.1%} of {np.sum(~is_bad)} normal rows; of "
+        f"{is_bad.sum()} bad rows with {alarm.sum()} alarms: {text}; {borrowed} of "
+        f"{len(model.tasks_)} borrow",
         flush=True,
     )
 
 
 def shops(draws: int = 3) -> None:
-    """Weekly figures of shops: season, prices that creep, sales, four kinds of planted faults."""
+    """Weekly figures of shops: season, creeping prices, sales, four kinds of faults."""
     for seed in range(draws):
         rng = np.random.default_rng(seed)
         weeks = 143
@@ -394,7 +398,7 @@ def spacecraft_periods() -> Iterator[tuple[pd.DataFrame, pd.DataFrame]]:
 
 
 def in_time(name: str, periods: Iterator[tuple[pd.DataFrame, pd.DataFrame]]) -> None:
-    """Whole test periods without a past and with what is chosen of it, means over tasks."""
+    """Whole test periods without and with the chosen past, means over tasks."""
     found: dict[str, list[list[float]]] = {"no past": [], "past chosen": []}
     for train, later in periods:
         for what, history in (("no past", None), ("past chosen", "auto")):

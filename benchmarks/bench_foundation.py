@@ -1,4 +1,4 @@
-"""The two closed-form methods beside the bare calls they come down to, and beside rivals.
+"""The two closed-form methods beside their bare calls, and beside rivals.
 
 Run with ``make bench`` or ``python benchmarks/bench_foundation.py [--quick]``. Every
 line is a ratio of times taken in turns in one run; the bound is what the project
@@ -30,12 +30,13 @@ def report(
     good = value <= bound if below else value >= bound
     rows.append((name, value, f"{'<=' if below else '>='} {bound:g}{unit}", good))
     print(
-        f"{'ok  ' if good else 'MISS'} {name:<74} {value:8.2f}{unit}  (promise {rows[-1][2]})"
+        f"{'ok  ' if good else 'MISS'} {name:<74} {value:8.2f}{unit}  (promise "
+        f"{rows[-1][2]})"
     )
 
 
 def bare_joint(X: np.ndarray, R: np.ndarray, gamma: float) -> None:
-    """The floor: kernel product, exp, dpotrf, dpotrs, dpotri, each called once, nothing else."""
+    """The floor: kernel product, exp, dpotrf, dpotrs and dpotri, each called once."""
     norms = np.einsum("ij,ij->i", X, X)
     K = X @ X.T
     K *= 2.0

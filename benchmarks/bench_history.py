@@ -393,7 +393,7 @@ def bounded_differences(X: Array, task: Codes, bound: float) -> Array:
 
 
 def shifted_fleet(drift: float) -> InTime:
-    """Machines of which one column in four is shifted for 100 rows; levels may drift."""
+    """Machines with one column in four shifted for 100 rows; levels may drift."""
     rng = np.random.default_rng(0)
     tasks, rows = 20, 800
     noise = rng.normal(size=(tasks, rows + 50, 4))
@@ -408,7 +408,7 @@ def shifted_fleet(drift: float) -> InTime:
 
 
 def lasting() -> None:
-    """Print mean AUCs of values and past, where a running mean is bounded and where not."""
+    """Print mean AUCs of values and past, with a bounded running mean and without."""
     for name, load in (
         ("shifts", lambda: shifted_fleet(0.0)),
         ("and drift", lambda: shifted_fleet(6.0)),

@@ -1,4 +1,4 @@
-"""Importing a method beside what it cannot do without, each in fresh processes, in turns.
+"""Importing a method beside what it needs, each in fresh processes, in turns.
 
 (``import manyone`` itself imports nothing.) Bytecode is kept, as it is of installed
 packages; the fastest turns count, which other work on the machine has disturbed least.
@@ -22,8 +22,11 @@ STATEMENTS = (
 
 
 def seconds(statement: str) -> float:
-    """Processor time of `statement` in a fresh interpreter, whose own start is not counted."""
-    script = f"import time; t = time.process_time(); {statement}; print(time.process_time() - t)"
+    """Processor time of `statement` in a fresh interpreter, without its start."""
+    script = (
+        f"import time; t = time.process_time(); {statement}; "
+        "print(time.process_time() - t)"
+    )
     environment = {
         name: value
         for name, value in os.environ.items()

@@ -1,4 +1,4 @@
-"""One row: ``predict`` beside the bare arithmetic and scikit-learn's own validation, in one run.
+"""One row: ``predict`` beside bare arithmetic and scikit-learn's validation.
 
 300 training rows of 10 tasks, d = 20. Exits with 1 where `predict` takes longer than
 promised.
@@ -25,7 +25,7 @@ TURNS = 300
 
 
 def microseconds(calls: dict[str, Callable[[], Any]]) -> dict[str, float]:
-    """Time of one call in the fastest of many short turns: those that nothing else disturbed."""
+    """Time of one call in the fastest, undisturbed one of many short turns."""
     turns = [
         [1e6 * timeit.timeit(call, number=LOOPS) / LOOPS for call in calls.values()]
         for _ in range(TURNS + 1)

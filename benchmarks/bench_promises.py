@@ -631,7 +631,8 @@ def print_ceilings(
         raised = figures.mean / 100.0
         words = [
             f"{name:16s} {method:6s} {100 * rate:2g} % asked: "
-            f"{figures.mean:5.2f} ±{figures.error:.2f} raised, {figures.caught:3.0f} caught"
+            f"{figures.mean:5.2f} ±{figures.error:.2f} raised, {figures.caught:3.0f} "
+            "caught"
         ]
         for at, most in ((raised, 3.0 * rate), (rate, 3.0 * rate), (rate, 1.0)):
             caught, power = best_by_hindsight(drawn, at, most)

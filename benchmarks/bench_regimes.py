@@ -1,4 +1,4 @@
-"""Where plain detectors are ahead: simulated faults in eleven regimes, beside loops over the tasks.
+"""Where plain detectors are ahead: simulated faults in eleven regimes.
 
 Run ``python benchmarks/bench_regimes.py [--draws N] [--metric] [REGIME ...]``; none is
 all. Printed is the mean over tasks of the area under the ROC curve in percent, and
@@ -30,7 +30,7 @@ NEW = 40
 
 
 class Regime(NamedTuple):
-    """Tasks, rows of each, distance of centres, share of the factors, and what is special."""
+    """Tasks, rows of each, distance of centres, share of factors, what is special."""
 
     tasks: int = 20
     rows: int = 25
@@ -113,7 +113,7 @@ class Fleet:
         return rows
 
     def tables(self) -> tuple[np.ndarray, ...]:
-        """Training rows and their tasks, new rows, their tasks, and which are faults."""
+        """Training rows, their tasks, new rows, their tasks, and which are faults."""
         T = self.regime.tasks
         n = self.regime.rows
         later = np.linspace(1.0, 2.0, NEW)
@@ -181,7 +181,7 @@ def in_the_metric(
 
 
 def measured(regime: Regime, seed: int, metric: bool) -> tuple[dict[str, float], float]:
-    """AUC of everybody, and false alarms of ``auto(anomalies="faults")``, in percent."""
+    """AUC of all, and false alarms of ``auto(anomalies="faults")``, in percent."""
     X, task, Z, who, fault = Fleet(regime, seed).tables()
     scores = {name: np.empty(len(Z)) for name in ALONE}
     for name, score in ALONE.items():

@@ -1,4 +1,4 @@
-"""Time the rivals' solvers, and score MORVR on images: ``python benchmarks/bench_rivals.py``.
+"""Time the rivals' solvers, and score MORVR on images.
 
 Images are looked for as :mod:`manyone.datasets` does (``$MANYONE_DATA``). Exits with 1
 where SVDD takes longer than promised.
@@ -49,7 +49,8 @@ def bench_svdd(n: int = 2000) -> bool:
                 f"{ours.support_.sum()} support vectors, {ours.n_iter_} steps"
             )
     print(
-        f"  largest ratio {worst:.2f}, promised 1.5: {'kept' if worst <= 1.5 else 'BROKEN'}"
+        f"  largest ratio {worst:.2f}, promised 1.5: "
+        f"{'kept' if worst <= 1.5 else 'BROKEN'}"
     )
     for size in (7, 15, 50):
         X, task = clusters(50, size, d=10)
@@ -57,7 +58,8 @@ def bench_svdd(n: int = 2000) -> bool:
             in_turns({"fit": partial(SVDD().fit, X, task=task)}, repeats=2)["fit"] / 50
         )
         print(
-            f"  50 tasks of {size:2d} rows, left out one by one: {1e3 * each:.2f} per task"
+            f"  50 tasks of {size:2d} rows, left out one by one: {1e3 * each:.2f} per "
+            "task"
         )
     return worst <= 1.5
 
@@ -124,8 +126,8 @@ def bench_morvr() -> None:
         )
     )
     print(
-        f"  MORVR.fit, 10 x 50 rows {total:6.2f}, of which {once:.2f} for the solution and the "
-        "rest for thresholds from ten refits"
+        f"  MORVR.fit, 10 x 50 rows {total:6.2f}, of which {once:.2f} for the solution "
+        "and the rest for thresholds from ten refits"
     )
 
 

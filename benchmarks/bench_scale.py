@@ -4,11 +4,11 @@
 One BLAS thread and processor time; on two threads, and for `workers`, time that passes,
 on two free cores.
 
-scoring   rows scored against their own task, beside the bare kernel product and exponential
+scoring   rows scored against their own task, beside the bare kernel and exponential
 rival     100,000 rows beside scikit-learn's Nystroem + Ridge, on one thread and on two
-million   a million rows of 1,000 tasks beside the bare arithmetic, on one thread and on two
+million   a million rows of 1,000 tasks beside the bare arithmetic, on 1 and 2 threads
 tasks     a million rows as 10,000 tasks of 100, beside 1,000 tasks of 1,000
-workers   a million rows on two single-threaded Dask workers against one, beside bare processes
+workers   a million rows on two Dask workers against one, beside bare processes
 forests   planted faults and strangers: AUC and time beside one IsolationForest per task
 large     one task with 100,000 rows beside small ones: time, memory and alarms
 table     TableModel, not tuned, on Parquet files of 100,000 rows each: time and memory
@@ -73,13 +73,14 @@ def scoring() -> bool:
         shares.append(bare / ours)
     share = float(np.median(shares))
     print(
-        f"scoring: {share:.2f} of the bare rate ({min(shares):.2f} to {max(shares):.2f}), 0.70"
+        f"scoring: {share:.2f} of the bare rate ({min(shares):.2f} to "
+        f"{max(shares):.2f}), 0.70"
     )
     return share >= 0.7
 
 
 def alone(threads: int, *words: object) -> list[float]:
-    """Numbers that a process of its own prints, in whose time and memory everything counts."""
+    """Numbers that a process of its own prints: its whole time and memory count."""
     command = [sys.executable, __file__, *map(str, words)]
     limits = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"), str(threads))
     run = subprocess.run(
@@ -103,7 +104,8 @@ def rival() -> bool:
             f"{slowest[-1]:.2f} of it ({min(ratios):.2f} to {max(ratios):.2f}), below 1"
         )
         print(
-            f"rival: {threads} threads: {ours:.1f} s, Nystroem + Ridge {theirs:.1f} s: {spread}"
+            f"rival: {threads} threads: {ours:.1f} s, Nystroem + Ridge {theirs:.1f} s: "
+            f"{spread}"
         )
     return max(slowest) < 1.0
 
@@ -143,17 +145,19 @@ def tasks() -> bool:
         by_tasks[n_tasks] = alone(1, "one-fit", n_tasks, rows // n_tasks)
         taken, memory = by_tasks[n_tasks]
         print(
-            f"tasks: {n_tasks:,} with {rows // n_tasks:,} rows: {taken:.1f} s, {memory:.2f} GB"
+            f"tasks: {n_tasks:,} with {rows // n_tasks:,} rows: {taken:.1f} s, "
+            f"{memory:.2f} GB"
         )
     ratio = by_tasks[10_000][0] / by_tasks[1_000][0]
     print(
-        f"tasks: ratio {ratio:.2f} (at most 1.3), {by_tasks[10_000][1]:.2f} GB (below 2)"
+        f"tasks: ratio {ratio:.2f} (at most 1.3), {by_tasks[10_000][1]:.2f} GB (below "
+        "2)"
     )
     return ratio <= 1.3 and by_tasks[10_000][1] < 2.0
 
 
 def one_fit(n_tasks: int, per_task: int) -> None:
-    """Seconds and memory of a fit; then, if asked for, the seconds of the bare arithmetic."""
+    """Seconds and memory of a fit; if asked, seconds of the bare arithmetic."""
     X, task = made(n_tasks, per_task)
     model = JointOCKSR(landmarks=LANDMARKS, random_state=0)
     figures = [seconds(lambda: model.fit(X, task=task))]
@@ -179,7 +183,8 @@ def workers() -> bool:
         )
     ours, bare = (slow / fast for slow, fast in zip(best[1], best[2], strict=True))
     print(
-        f"workers: bare {bare:.2f}x, Dask {ours:.2f}x: {ours / bare:.2f} of it (at least 0.9)"
+        f"workers: bare {bare:.2f}x, Dask {ours:.2f}x: {ours / bare:.2f} of it (at "
+        "least 0.9)"
     )
     return ours >= 0.9 * bare
 
@@ -257,7 +262,7 @@ def table() -> bool:
 
 
 def one_table(files: int) -> None:
-    """Seconds and memory of a fit to Parquet files of 16 tasks and 8 columns of numbers."""
+    """Seconds and memory of a fit to Parquet files of 16 tasks and 8 columns."""
     rng = np.random.default_rng(0)
     centres = 2.0 * rng.normal(size=(16, 8))
     with tempfile.TemporaryDirectory() as folder:

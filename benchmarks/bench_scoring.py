@@ -1,4 +1,4 @@
-"""``manyone score`` on 1,000,000 rows of Parquet: speed beside the bare kernel arithmetic, memory.
+"""``manyone score`` on 1,000,000 rows of Parquet: memory, speed beside kernels.
 
 A default model of 20 machines with 20 rows each. The command is a process of its own,
 in whose processor time (its start left out) and memory everything counts, on one BLAS
@@ -45,7 +45,7 @@ def table(X: np.ndarray, task: np.ndarray) -> pl.DataFrame:
 
 
 def bare(X: np.ndarray, rows: np.ndarray, dual: np.ndarray, layers: int) -> float:
-    """Seconds that a Laplacian kernel and a product take, and a Gaussian one of the responses."""
+    """Seconds of a Laplacian kernel and a product, a Gaussian one of responses."""
     begin = time.process_time()
     centres = np.column_stack([dual, -0.5 * np.square(dual).sum(axis=1)]).T
     for start in range(0, len(X), BLOCK):

@@ -72,7 +72,8 @@ def bench_linear() -> bool:
     K, R, _ = first_layer("coil100")
     n_rows, n_tasks = R.shape
     eigh = shortest(lambda: scipy.linalg.eigh(K))
-    small = 8  # the Kronecker system of all 50 tasks needs 2.5 GB: measured at 8, scaled cubically
+    # The Kronecker system of all 50 tasks needs 2.5 GB: 8 are measured, and scaled.
+    small = 8
     B = np.eye(small) + 0.01 * np.ones((small, small))
 
     def kronecker() -> Array:
@@ -83,7 +84,8 @@ def bench_linear() -> bool:
 
     kron = shortest(kronecker, 1) * (n_tasks / small) ** 3
     print(
-        f"linear, n={n_rows} T={n_tasks}: eigh(K) {1e3 * eigh:.1f} ms, one A-step by Kronecker"
+        f"linear, n={n_rows} T={n_tasks}: eigh(K) {1e3 * eigh:.1f} ms, one A-step by "
+        "Kronecker"
     )
     print(f"  {kron:.0f} s (scaled from T={small}); whole solve with its eigh:")
     for alpha, frobenius, nuclear in [
@@ -99,17 +101,19 @@ def bench_linear() -> bool:
             )
         )
         print(
-            f"  alpha={alpha} frobenius={frobenius} nuclear={nuclear}: {1e3 * taken:.1f} ms = "
-            f"{taken / eigh:.1f} eigh, {kron / taken:.0f}x faster than the A-step; "
-            f"{result.n_iter} iterations, gap {result.duality_gap:.1e}"
+            f"  alpha={alpha} frobenius={frobenius} nuclear={nuclear}: "
+            f"{1e3 * taken:.1f} ms = {taken / eigh:.1f} eigh, {kron / taken:.0f}x "
+            f"faster than the A-step; {result.n_iter} iterations, gap "
+            f"{result.duality_gap:.1e}"
         )
     model = LinearOCKSR(kernel="precomputed")
     task = np.argmax(R, axis=1)
     warnings.simplefilter("ignore", CalibrationWarning)
     taken = shortest(lambda: model.fit(K, task=task))
     print(
-        f"  LinearOCKSR.fit with thresholds: {1e3 * taken:.1f} ms = {taken / eigh:.1f} eigh "
-        f"(promise <= 20), {kron / taken:.0f}x faster than the A-step (promise >= 100)"
+        f"  LinearOCKSR.fit with thresholds: {1e3 * taken:.1f} ms = {taken / eigh:.1f} "
+        f"eigh (promise <= 20), {kron / taken:.0f}x faster than the A-step (promise >= "
+        "100)"
     )
     return taken <= 20 * eigh and kron >= 100 * taken
 
@@ -139,8 +143,9 @@ def bench_evaluation(n_rows: int = 2000, n_tasks: int = 50) -> None:
         {"ours": lambda: reduced(W, 1.0), "bare": bare}, 6
     ).values()
     print(
-        f"non-linear objective and gradient, n={n_rows} T={n_tasks}: {1e3 * ours:.0f} ms, "
-        f"bare operations {1e3 * bare_seconds:.0f} ms, ratio {ours / bare_seconds:.2f}"
+        f"non-linear objective and gradient, n={n_rows} T={n_tasks}: {1e3 * ours:.0f} "
+        f"ms, bare operations {1e3 * bare_seconds:.0f} ms, ratio "
+        f"{ours / bare_seconds:.2f}"
     )
 
 
@@ -163,8 +168,8 @@ def bench_paper(iterations: int = 500) -> bool:
         reached = "" if path.min() <= goal else " NOT REACHED"
         print(
             f"non-linear {name}, step {step}: objective {path[0]:.3f}, paper after "
-            f"{iterations} iterations {goal:.4f} in {slow:.2f} s; L-BFGS there in {enough} "
-            f"iterations, {fast:.3f} s = 1/{slow / fast:.0f}{reached}"
+            f"{iterations} iterations {goal:.4f} in {slow:.2f} s; L-BFGS there in "
+            f"{enough} iterations, {fast:.3f} s = 1/{slow / fast:.0f}{reached}"
         )
         promises_kept &= not reached
     return promises_kept
@@ -173,7 +178,7 @@ def bench_paper(iterations: int = 500) -> bool:
 def skglm_time(
     J: Array, R: Array, groups: NDArray[np.intp], l1: float, group: float
 ) -> str:
-    """Loosest of two tolerances of skglm with relative gap 1e-6, by the same certificate."""
+    """Loosest of two tolerances of skglm with relative gap 1e-6."""
     try:
         from skglm.datafits import QuadraticGroup
         from skglm.penalties import WeightedL1GroupL2
@@ -215,7 +220,7 @@ def skglm_time(
 def strengths(
     J: Array, R: Array, groups: NDArray[np.intp], share: float
 ) -> tuple[float, float]:
-    """A share of the smallest l1, and then of the smallest group penalty, at which B is zero."""
+    """Shares of the smallest l1 and group penalties at which B is zero."""
     slope = 2.0 * J.T @ R
     l1 = share * float(np.abs(slope).max())
     blocks = np.add.reduceat(
@@ -236,9 +241,9 @@ def bench_lasso() -> None:
                     partial(solve_sparse_group_lasso, J, R, groups, l1, group), 3
                 )
                 print(
-                    f"sparse group lasso {name}, theta {multiple:g}/mean, {share} of the maximum: "
-                    f"{1e3 * taken:.0f} ms, gap {result.duality_gap:.0e}, {result.n_iter} rounds; "
-                    + skglm_time(J, R, groups, l1, group),
+                    f"sparse group lasso {name}, theta {multiple:g}/mean, {share} of "
+                    f"the maximum: {1e3 * taken:.0f} ms, gap {result.duality_gap:.0e}, "
+                    f"{result.n_iter} rounds; " + skglm_time(J, R, groups, l1, group),
                     flush=True,
                 )
 
@@ -271,8 +276,8 @@ def bench_memory() -> bool:
         iterations, peak = done.stdout.split()
         peaks.append(float(peak))
         print(
-            f"{method}, n=5000, T=100: peak memory {peaks[-1]:.2f} GiB of the whole process "
-            f"after {iterations} iterations (promise <= 3.7)",
+            f"{method}, n=5000, T=100: peak memory {peaks[-1]:.2f} GiB of the whole "
+            f"process after {iterations} iterations (promise <= 3.7)",
             flush=True,
         )
     return max(peaks) <= 3.7

@@ -1,4 +1,4 @@
-"""A table as it comes and ``TableModel``, beside one detector per task on standardised columns.
+"""A table as it comes and ``TableModel``, beside one detector per task.
 
 Keystrokes: 30 users with 10 rows each; all rows of 26 other users claim to be each of
 them. Servers: 8 servers with 30 rows each; faults of the later half of the time. Run
@@ -105,7 +105,7 @@ def ours(
 def rivals(
     train: pd.DataFrame, test: pd.DataFrame
 ) -> dict[str, tuple[float, float, float]]:
-    """One detector per task, and the nearest neighbour with each task's own column scales."""
+    """One detector per task; the nearest neighbour with column scales of tasks."""
     task = test.user.to_numpy()
     bad = test.bad.to_numpy()
     scaler = StandardScaler().fit(train.drop(columns="user"))
@@ -169,7 +169,7 @@ def machines(n: int, share: float, rng: np.random.Generator) -> pd.DataFrame:
 
 
 def simulated(name: str, seeds: int) -> None:
-    """Alarms of normal rows, with a gap and without; faults caught in the first number and last."""
+    """Alarms of normal rows, with and without a gap; faults caught, first and last."""
     make, size, fault, gap_shares = {
         "shops": (shops, 15, 6.0, (0.0,)),
         "machines": (machines, 30, 1.0, (0.0, 0.04)),
@@ -196,9 +196,9 @@ def simulated(name: str, seeds: int) -> None:
         complete, gapped, first, last = 100 * np.mean(shares, axis=0)
         beside = f", {gapped:.1f} % of those with a gap" if share else ""
         print(
-            f"{name}, {100 * share:.0f} % gaps, {seeds} seeds: alarms on {complete:.1f} % of "
-            f"normal rows{beside}; caught {first:.1f} % in the first number, "
-            f"{last:.1f} % in the last",
+            f"{name}, {100 * share:.0f} % gaps, {seeds} seeds: alarms on "
+            f"{complete:.1f} % of normal rows{beside}; caught {first:.1f} % in the "
+            f"first number, {last:.1f} % in the last",
             flush=True,
         )
 
@@ -221,7 +221,8 @@ def main() -> None:
             for rival, line in rivals(train, test).items():
                 lines.setdefault(rival, []).append(line)
         print(
-            f"{name} ({anomalies}, {arguments.seeds} seeds): AUC, false alarms, caught (%)"
+            f"{name} ({anomalies}, {arguments.seeds} seeds): AUC, false alarms, caught "
+            "(%)"
         )
         for rival, draws in lines.items():
             area, false, caught = np.mean(draws, axis=0)

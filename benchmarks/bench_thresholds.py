@@ -1,4 +1,4 @@
-"""What thresholds cost: calibrated fits beside fits without, and p-values of single rows.
+"""What thresholds cost: fits with and without, and p-values of single rows.
 
 Closed forms: :class:`~manyone.JointOCKSR` and :class:`~manyone.IndependentOCKSR` with
 2,000 and 4,000 rows. Folds: :class:`~manyone.NonlinearOCKSR` at the size of COIL-100 in

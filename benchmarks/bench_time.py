@@ -1,4 +1,4 @@
-"""The promise over time, measured: drift flags, held rates, servers, an attack, kills, many tasks.
+"""The promise over time: drift flags, held rates, servers, an attack, kills, tasks.
 
 Run ``python benchmarks/bench_time.py [part ...]`` with the parts exchangeable,
 discrete, shift, alike, blocks, clumps, servers, spacecraft, keystrokes, attack,
@@ -37,7 +37,7 @@ PROCESSES.set_forkserver_preload(
 
 
 def streams(rows: int, sets: int, length: int, shift: float = 0.0) -> Iterator[tuple]:
-    """Models of 25 related tasks, and new rows (length, T, 8) of each, moved from row 200 on."""
+    """Models of 25 related tasks; new rows (length, T, 8), moved from row 200 on."""
     T = 25
     d = 8
     for seed in range(sets):
@@ -55,7 +55,7 @@ def streams(rows: int, sets: int, length: int, shift: float = 0.0) -> Iterator[t
 def watch(
     monitor: Monitor, new: np.ndarray, answers: bool
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Alarms and drift flags (length, T) of normal rows, each alarm refuted at once or never."""
+    """Alarms and drift flags (length, T) of normal rows, refuted at once or never."""
     n, T, d = new.shape
     tasks = np.arange(T)
     if not answers:
@@ -83,9 +83,9 @@ def exchangeable(sets: int = 40) -> None:
         total = 25 * sets
         most = int(binom.ppf(0.999, total, 0.01))
         print(
-            f"exchangeable, {rows:2d} rows: {flags} of {total} streams flagged (at most {most}); "
-            f"alarms {100 * np.mean(fed):.2f} % with answers (9.5 to 10.5), "
-            f"{100 * np.mean(fixed_rates):.2f} % without (8 to 12)",
+            f"exchangeable, {rows:2d} rows: {flags} of {total} streams flagged (at "
+            f"most {most}); alarms {100 * np.mean(fed):.2f} % with answers (9.5 to "
+            f"10.5), {100 * np.mean(fixed_rates):.2f} % without (8 to 12)",
             flush=True,
         )
 
@@ -131,7 +131,7 @@ def shift(sets: int = 8) -> None:
 def resembling(
     rows: int, tasks: int, columns: int, like: float, seed: int
 ) -> np.ndarray:
-    """Rows (n, T, d) each of which resembles the one before, around a centre of each task."""
+    """Rows (n, T, d) around a centre of each task, each like the one before."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(rows, tasks, columns))
     for i in range(1, rows):
@@ -140,7 +140,7 @@ def resembling(
 
 
 def alike(sets: int = 4) -> None:
-    """Drift flags where rows resemble the one before: of quiet streams, and of moved ones."""
+    """Drift flags of quiet and moved streams, where rows resemble the one before."""
     T = 25
     d = 8
     rows = 100
@@ -164,14 +164,14 @@ def alike(sets: int = 4) -> None:
                 flagged.any(axis=0), flagged.argmax(axis=0) + 1, 1000
             ).tolist()
         print(
-            f"correlation {like:g}: {flags} of {sets * T} quiet streams flagged; a shift of 2 sd "
-            f"after {np.median(delays):g} rows",
+            f"correlation {like:g}: {flags} of {sets * T} quiet streams flagged; a "
+            f"shift of 2 sd after {np.median(delays):g} rows",
             flush=True,
         )
 
 
 def blocks(sets: int = 4) -> None:
-    """Alarms on the rows after, for independent rows and for rows that resemble those before."""
+    """Alarms on later rows, independent ones and ones like those before."""
     for rows, like in itertools.product((30, 100, 250), (0.0, 0.8)):
         rates = {"rows": [], "blocks": [], "earlier blocks": []}
         for seed in range(sets):
@@ -237,7 +237,7 @@ def clumps(sets: int = 50) -> None:
 
 
 class Stream(NamedTuple):
-    """Rows of tasks in the order of time: those to learn from, those after, and which are bad."""
+    """Rows of tasks in order: those to learn from, those after, which are bad."""
 
     X: np.ndarray
     task: np.ndarray
@@ -268,7 +268,7 @@ def servers() -> None:
 
 
 def spacecraft() -> None:
-    """Channels of the satellite SMAP that have 20 training windows, and their later windows."""
+    """Channels of the satellite SMAP with 20 training windows, and later windows."""
     train, test = (
         load_telemetry(spacecraft="SMAP", split=s) for s in ("train", "test")
     )
@@ -288,7 +288,7 @@ def spacecraft() -> None:
 
 
 def keystrokes() -> None:
-    """First 20 rows of 40 users, then the rest, after every second one a row of a stranger."""
+    """First 20 rows of 40 users, then the rest, a stranger's after every second."""
     typing = load_keystrokes()
     rng = np.random.default_rng(0)
     strangers = np.flatnonzero(typing.target >= 40)
@@ -337,15 +337,16 @@ def side_by_side(stream: Stream, model: Any) -> None:
                 least = np.quantile(scores[task_rows & ~bad], rates[-1])
                 hindsight.append(np.mean(scores[task_rows & bad] < least))
         print(
-            f"{name:24s} false alarms {100 * np.mean(rates):.1f} % (worst {100 * max(rates):.1f}), "
-            f"caught {100 * np.mean(caught):.1f} %, with hindsight {100 * np.mean(hindsight):.1f} %"
-            f" (ratio {np.mean(caught) / np.mean(hindsight):.2f})",
+            f"{name:24s} false alarms {100 * np.mean(rates):.1f} % (worst "
+            f"{100 * max(rates):.1f}), caught {100 * np.mean(caught):.1f} %, with "
+            f"hindsight {100 * np.mean(hindsight):.1f} % (ratio "
+            f"{np.mean(caught) / np.mean(hindsight):.2f})",
             flush=True,
         )
 
 
 def in_time(model, Z, claim, bad, kind: str) -> np.ndarray:
-    """Alarms row by row of each server, answers after every row (or for every second alarm)."""
+    """Alarms row by row of each server, answered after every row or second alarm."""
     monitor = Monitor(model)
     alarm = np.zeros(len(Z), dtype=bool)
     tasks = np.unique(claim)
@@ -365,7 +366,7 @@ def in_time(model, Z, claim, bad, kind: str) -> np.ndarray:
 
 
 def attack() -> None:
-    """Walk outwards in small steps, one back after every alarm, until 1,000 rows were accepted."""
+    """Walk outwards in small steps, back after alarms, until 1,000 are accepted."""
     for answered in (False, True):
         moved = []
         allowed = []
@@ -401,7 +402,8 @@ def attack() -> None:
         print(
             f"attack, {name}, {np.mean(most):.0f} rows accepted: border "
             f"{100 * np.mean(moved):.1f} % farther out on average, "
-            f"{100 * max(moved):.1f} % at most; the cap allows {100 * np.mean(allowed):.1f} %",
+            f"{100 * max(moved):.1f} % at most; the cap allows "
+            f"{100 * np.mean(allowed):.1f} %",
             flush=True,
         )
 
@@ -494,7 +496,7 @@ def watch_rows(name: str, writes: int) -> None:
 
 
 def killed(number: int = 200) -> None:
-    """The command itself, killed (SIGKILL) while it writes, and given again until it is done."""
+    """The command itself, killed while it writes, and given again until it is done."""
     from manyone.cli import main as cli
 
     fleet = make_fleet(10, 30, 4, n_test=60, random_state=0)

@@ -3,7 +3,8 @@
 ``python benchmarks/bench_two_layers.py [fleet] [mnist] [--quick]``; without names,
 both. One BLAS thread, processor time.
 
-fleet   200,000 rows of 100 machines, tested on readings of other machines: AUC, memory below 3 GB
+fleet   200,000 rows of 100 machines, tested on readings of other machines: AUC,
+        memory below 3 GB
 mnist   60,000 digits, each digit a task, tested on 10,000 (needs the data set, see
         ``manyone.datasets``)
 
@@ -37,7 +38,7 @@ LANDMARKS = 100 if QUICK else 500
 def compared(
     name: str, X: np.ndarray, task: np.ndarray, judged: Callable[..., Any]
 ) -> bool:
-    """Fit both; ``judged(model)`` gives scores, the number of the task claimed, and who lies."""
+    """Fit both; ``judged(model)`` gives scores, claimed tasks, and who lies."""
     aucs = []
     for method in (JointOCKSR, NonlinearOCKSR):
         model = method(landmarks=LANDMARKS, random_state=0)
@@ -50,8 +51,8 @@ def compared(
         )
         rate = np.mean((scores < model.offset_[claim])[~stranger])
         print(
-            f"{name}: {method.__name__} AUC {100 * aucs[-1]:.3f} %, {taken:.0f} s, {memory:.2f} GB,"
-            f" false alarms {100 * rate:.1f} % (5 promised)",
+            f"{name}: {method.__name__} AUC {100 * aucs[-1]:.3f} %, {taken:.0f} s, "
+            f"{memory:.2f} GB, false alarms {100 * rate:.1f} % (5 promised)",
             flush=True,
         )
     return aucs[1] > aucs[0] and memory < 3.0 and abs(rate - 0.05) < 0.02

@@ -94,7 +94,7 @@ def independent(data: Data, landmarks: int) -> Array:
 
 
 def floor(data: Data, landmarks: int) -> None:
-    """Two passes of kernel blocks, one dsyrk and one triangular solve for each block."""
+    """Two passes of kernel blocks, a dsyrk and a triangular solve for each."""
     X = data.X
     Z = X[:landmarks]
     gamma = _gamma(X)
@@ -170,7 +170,7 @@ def _sgd(landmarks: int) -> OneClass:
 
 
 def pyod_ecod(data: Data, landmarks: int) -> Array:
-    """PyOD's parameter-free detector, one for each task; its scores grow with abnormality."""
+    """PyOD's parameter-free detector for each task; scores grow with abnormality."""
     from pyod.models.ecod import ECOD
 
     return -np.asarray(each_task(lambda _: ECOD())(data, landmarks))

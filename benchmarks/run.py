@@ -1,4 +1,4 @@
-"""All promises, one after the other: ``make bench``, or ``python benchmarks/run.py [--studies]``.
+"""All promises in turn: ``make bench``, or ``python benchmarks/run.py [--studies]``.
 
 Promises are ratios and bounds that one run shows: on two free cores half an hour. The
 studies behind the figures of the documentation (real data, many seeds, kills, streams)

@@ -1,4 +1,4 @@
-"""Times of calls in one run, by one clock, in turns: a noisy machine hits all of them alike."""
+"""Times of calls in one run, in turns: a noisy machine hits all of them alike."""
 
 from __future__ import annotations
 

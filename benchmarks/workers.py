@@ -57,7 +57,7 @@ def warm_up() -> None:
 
 
 def times_of(load: Load, repeats: int) -> dict[str, list[float]]:
-    """Seconds of each round, of JointOCKSR on Dask workers and of the floor on processes."""
+    """Seconds of each round: JointOCKSR on Dask workers, the floor on processes."""
     numbers = np.arange(load.n_rows)
     run = partial(bare, load)
     with (

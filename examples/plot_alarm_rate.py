@@ -2,9 +2,10 @@
 Promised and measured false alarms
 ==================================
 
-A detector that is asked for 10 % false alarms should raise 10 %. Here 20 related machines with
-15 normal rows each are watched, by one ``OneClassSVM`` per machine and by
-:class:`~manyone.JointOCKSR`. All test rows are normal too, so every alarm is a false one.
+A detector that is asked for 10 % false alarms should raise 10 %. Here 20 related
+machines with 15 normal rows each are watched, by one ``OneClassSVM`` per machine and by
+:class:`~manyone.JointOCKSR`. All test rows are normal too, so every alarm is a false
+one.
 """
 
 import matplotlib.pyplot as plt
@@ -51,18 +52,20 @@ for repeat in range(REPEATS):
 
 for k, rate in enumerate(RATES):
     print(
-        f"promised {rate:.0%}: OneClassSVM {svm[:, k].mean():.1%}, ours {ours[:, k].mean():.1%}"
+        f"promised {rate:.0%}: OneClassSVM {svm[:, k].mean():.1%}, ours "
+        f"{ours[:, k].mean():.1%}"
     )
 
 # %%
-# The left picture shows the mean over repetitions with its standard error. 15 rows can only tell
-# rates apart that are multiples of 1/16, so ours may stay one such step below the promise: the
-# dotted line is the largest multiple within it.
+# The left picture shows the mean over repetitions with its standard error. 15 rows
+# can only tell rates apart that are multiples of 1/16, so ours may stay one such step
+# below the promise: the dotted line is the largest multiple within it.
 #
-# What is promised is an average over training sets. The right picture shows the rates that single
-# machines got, measured on 100 rows each. If the threshold is the second smallest of the scores of
-# 15 held-out rows, the rate of a machine follows a Beta(2, 14) distribution. Left-out scores, which
-# spend no rows on thresholds, spread a little wider. Only more rows make it narrower.
+# What is promised is an average over training sets. The right picture shows the rates
+# that single machines got, measured on 100 rows each. If the threshold is the second
+# smallest of the scores of 15 held-out rows, the rate of a machine follows a Beta(2,
+# 14) distribution. Left-out scores, which spend no rows on thresholds, spread a little
+# wider. Only more rows make it narrower.
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
 left.plot([0, 0.5], [0, 0.5], color="0.6", lw=1, label="as promised")

@@ -3,8 +3,8 @@ Enrol a task, forget a task
 ===========================
 
 A new machine arrives, an old one is sold. :meth:`~manyone.JointOCKSR.enroll` and
-:meth:`~manyone.JointOCKSR.forget` change the fitted model: it has kept its rows, and is fitted
-again to those that it is to know.
+:meth:`~manyone.JointOCKSR.forget` change the fitted model: it has kept its rows, and is
+fitted again to those that it is to know.
 """
 
 import matplotlib.pyplot as plt

@@ -2,10 +2,10 @@
 One of ninety groups collapses
 ==============================
 
-A pooled model sees nothing when one of ninety shops loses 80 % of its sales, as other shops are
-small anyway; ninety models of their own are a burden, and their thresholds are wrong. One
-:class:`~manyone.TableModel` knows what is normal for each shop (the case of issue 1484 of
-databrickslabs/dqx).
+A pooled model sees nothing when one of ninety shops loses 80 % of its sales, as other
+shops are small anyway; ninety models of their own are a burden, and their thresholds
+are wrong. One :class:`~manyone.TableModel` knows what is normal for each shop (the case
+of issue 1484 of databrickslabs/dqx).
 """
 
 import matplotlib.pyplot as plt

@@ -37,7 +37,8 @@ impostors = model.score(
     table.filter(~enrolled_users).with_columns(user=pl.Series(claims))
 )
 print(
-    f"false alarms {genuine['alarm'].mean():.1%}, impostors caught {impostors['alarm'].mean():.1%}"
+    f"false alarms {genuine['alarm'].mean():.1%}, impostors caught "
+    f"{impostors['alarm'].mean():.1%}"
 )
 
 # %%

@@ -2,8 +2,8 @@
 Who is it, or is it nobody?
 ===========================
 
-:meth:`~manyone.JointOCKSR.predict_task` names the task that accepts a row best, or none where
-every task raises the alarm. The model needs no rows of strangers to refuse them.
+:meth:`~manyone.JointOCKSR.predict_task` names the task that accepts a row best, or none
+where every task raises the alarm. The model needs no rows of strangers to refuse them.
 """
 
 import matplotlib.pyplot as plt

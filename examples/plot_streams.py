@@ -2,11 +2,12 @@
 Servers, a satellite, typists: thresholds in time
 =================================================
 
-Three real streams, each in the order of its rows, 10 % asked: eight servers in the weeks after
-training, channels of the satellite SMAP, and people who type a password again and again while
-strangers try it too. Fixed thresholds, thresholds from blocks of time, and a
-:class:`~manyone.Monitor` that hears about every row, about its alarms, about half of them, or
-nothing. Then somebody who knows how a monitor learns walks away from what is normal, step by step.
+Three real streams, each in the order of its rows, 10 % asked: eight servers in the
+weeks after training, channels of the satellite SMAP, and people who type a password
+again and again while strangers try it too. Fixed thresholds, thresholds from blocks of
+time, and a :class:`~manyone.Monitor` that hears about every row, about its alarms,
+about half of them, or nothing. Then somebody who knows how a monitor learns walks away
+from what is normal, step by step.
 
 (``python benchmarks/bench_time.py servers spacecraft keystrokes attack`` prints the
 same for all rows and ten attacks.)
@@ -33,9 +34,9 @@ def servers():
         [rows[np.linspace(0, len(rows) - 1, 100).astype(int)] for rows in rows_by_task]
     )
     later = np.arange(0, len(test.data), 3)
-    return train.data[first], train.target[first], test.data[later], test.target[later], (
-        test.label[later].astype(bool)
-    )  # fmt: skip
+    wrong = test.label[later].astype(bool)
+    learned = train.data[first], train.target[first]
+    return *learned, test.data[later], test.target[later], wrong
 
 
 def satellite():
@@ -46,13 +47,13 @@ def satellite():
     enough = np.flatnonzero(np.bincount(train.target) >= 20)
     first = np.isin(train.target, enough)
     later = np.isin(test.target, enough)
-    return train.data[first], train.target[first], test.data[later], test.target[later], (
-        test.label[later].astype(bool)
-    )  # fmt: skip
+    wrong = test.label[later].astype(bool)
+    learned = train.data[first], train.target[first]
+    return *learned, test.data[later], test.target[later], wrong
 
 
 def typists():
-    """Twenty rows of each of 40 people; then theirs, after every second one a stranger's."""
+    """Twenty rows of each of 40 people; then more, every third a stranger's."""
     typing = load_keystrokes()
     rng = np.random.default_rng(0)
     strangers = np.flatnonzero(typing.target >= 40)
@@ -69,7 +70,7 @@ def typists():
 
 
 def watch(model, Z, task, bad, answered):
-    """Alarms, the first row of every task, then the second, ...; some are answered at once.
+    """Alarms, the first row of every task, then the second; some answered at once.
 
     `answered` is the share of the alarms that are answered, 2 says that all rows are.
     """
@@ -145,7 +146,8 @@ for ax, read in zip(axes, (servers, satellite, typists), strict=True):
     ax.set(title=read.__name__, xlabel="false alarms, %", xlim=(0, 50), ylim=(0, 100))
 for (stream, name), (false, worst, caught) in results.items():
     print(
-        f"{stream:10s} {name:25s} false {false:.1%}, worst {worst:.0%}, caught {caught:.1%}"
+        f"{stream:10s} {name:25s} false {false:.1%}, worst {worst:.0%}, caught "
+        f"{caught:.1%}"
     )
 axes[0].set_ylabel("caught, %")
 axes[0].legend(frameon=False, fontsize="small", loc="lower right")

@@ -36,7 +36,7 @@ now = np.arange(TASKS)
 
 
 def watch(answers):
-    """Alarms (ROWS, TASKS) of a monitor that is told about its alarms, or not; and all it said."""
+    """Alarms (ROWS, TASKS) of a monitor with or without answers; and its results."""
     monitor = Monitor(model)
     alarm = np.empty((ROWS, TASKS), dtype=bool)
     watched = []
@@ -57,7 +57,8 @@ followed, watched = watch(answers=True)
 alone, _ = watch(answers=False)
 for name, alarm in (("fixed", static), ("told", followed), ("not told", alone)):
     print(
-        f"{name:9s} false alarms {alarm[~broken].mean():.1%}, caught {alarm[broken].mean():.0%}"
+        f"{name:9s} false alarms {alarm[~broken].mean():.1%}, caught "
+        f"{alarm[broken].mean():.0%}"
     )
 
 # %%

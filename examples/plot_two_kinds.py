@@ -114,16 +114,16 @@ for name in aucs["own"]:
     print(f"{name:28s}", *(f"{mean:6.1f}" for mean in means))
 
 # %%
-# On strangers the joint method is far ahead of each machine alone: the rows of other machines show
-# what a stranger looks like. On faults it is behind them: a fault does not look like another
-# machine. What carries over there is the metric: each machine's scales and covariance, shrunk to
-# what all have in common (``metric="adaptive"``). The combination of both is best on strangers and
-# close to the best on faults.
+# On strangers the joint method is far ahead of each machine alone: the rows of other
+# machines show what a stranger looks like. On faults it is behind them: a fault does
+# not look like another machine. What carries over there is the metric: each machine's
+# scales and covariance, shrunk to what all have in common (``metric="adaptive"``). The
+# combination of both is best on strangers and close to the best on faults.
 #
-# Rows of this fleet are Gaussian, which is what a Mahalanobis distance assumes: with Ledoit and
-# Wolf's covariance and 40 rows per machine it is as good as anything of ours on faults, and with 10
-# rows still ahead of a nearest neighbour and of most kernels. Real faults are not so tidy;
-# :doc:`../choosing` has figures of five real sets.
+# Rows of this fleet are Gaussian, which is what a Mahalanobis distance assumes: with
+# Ledoit and Wolf's covariance and 40 rows per machine it is as good as anything of ours
+# on faults, and with 10 rows still ahead of a nearest neighbour and of most kernels.
+# Real faults are not so tidy; :doc:`../choosing` has figures of five real sets.
 
 figure, axes = plt.subplots(1, 2, figsize=(10, 4.2), sharey=True, layout="constrained")
 places = np.arange(len(aucs["own"]))[::-1]

@@ -164,7 +164,7 @@ def test_runs_of_independent_rows_fall_off_as_theory_says():
 
 @pytest.mark.parametrize("likeness", [0.0, 0.5, 0.9])
 def test_runs_of_normal_rows_seldom_stand_out(likeness):
-    """Tables of six tasks; ranks of runs, of many runs and of distances are looked at."""
+    """Tables of six tasks: ranks of runs, of many runs and of distances."""
     rng = np.random.default_rng(2)
     found = []
     by_rows = []

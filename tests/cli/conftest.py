@@ -47,7 +47,7 @@ def here(fitted, tmp_path, monkeypatch, capsys):
 
 @pytest.fixture
 def refused(here, capsys):
-    """Function that checks that a command is refused in one line and leaves the files alone."""
+    """Checks that a command is refused in one line and leaves files alone."""
 
     def check(args, *words):
         capsys.readouterr()

@@ -347,8 +347,11 @@ def test_upkeep_changes_the_file(here, capsys):
     assert f"{len(new)} rows and 1 new task enrolled" in capsys.readouterr().out
     assert manyone.load("fleet.manyone").n_rows_ == 125 + len(new)
     assert sorted(path.name for path in here.iterdir()) == [
-        "events.csv", "fleet.manyone", "new.csv", "today.csv",
-    ]  # fmt: skip
+        "events.csv",
+        "fleet.manyone",
+        "new.csv",
+        "today.csv",
+    ]
 
 
 @pytest.mark.parametrize(("rate", "borrowing"), [("0.05", 6), ("0.3", 0)])
@@ -365,7 +368,7 @@ def test_tasks_that_borrow_a_threshold_are_counted(here, capsys, rate, borrowing
 
 @pytest.fixture
 def big(here, monkeypatch):
-    """big.manyone: a model of the Parquet files in rows/, of which it has kept some rows."""
+    """big.manyone: a model of a sample of the Parquet files in rows/."""
     monkeypatch.setattr("manyone.tables.sampling.MOST_TASK_ROWS", 20)
     events = pl.read_csv("events.csv").drop("when")
     (here / "rows").mkdir()
@@ -445,7 +448,7 @@ def test_what_is_promised_is_what_the_rows_allow(here, capsys):
 def test_long_work_has_a_bar_whose_steps_are_done_one_by_one(
     here, args, doing, monkeypatch
 ):
-    """As if everything took over a second: how it went is in the log, and each step was told."""
+    """As if everything took over a second: the log has each step."""
     told = []
 
     @contextmanager

@@ -168,7 +168,10 @@ sys.exit(main())
 
 def test_the_command_starts_without_what_it_may_not_need():
     heavy = ("matplotlib", "jinja2", "manyone.experiments", "polars")
-    code = f"import sys, manyone.cli; print([name for name in {heavy!r} if name in sys.modules])"
+    code = (
+        "import sys, manyone.cli; "
+        f"print([name for name in {heavy!r} if name in sys.modules])"
+    )
     found = subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True,

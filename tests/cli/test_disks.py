@@ -10,7 +10,7 @@ from streams import WATCH, query
 
 @pytest.fixture
 def disk(here):
-    """A folder ``disk`` with a file system of its own, and a function that changes it."""
+    """A folder ``disk`` with its own file system, and a function that changes it."""
     (here / "disk").mkdir()
 
     def mount(*options):

@@ -28,9 +28,11 @@ def shops(here):
             "sales": rng.normal(100, 5, n).round(2),
             "open": rng.random(n) < 0.8,
             "kind": rng.choice(["big", "small"], n),
-            "temperature": [f"{v:.1f}" if v < 27 else "NA" for v in rng.normal(20, 4, n)],
+            "temperature": [
+                f"{v:.1f}" if v < 27 else "NA" for v in rng.normal(20, 4, n)
+            ],
         }
-    )  # fmt: skip
+    )
     table.to_csv("shops.csv", index=False)
     table.head(60).to_csv("later.csv", index=False)
     return table

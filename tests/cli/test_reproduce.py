@@ -1,4 +1,4 @@
-"""``manyone reproduce``: one line and code 2 for what the user can mend, help with examples."""
+"""``manyone reproduce``: one line and code 2 for what users can mend; help."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Tables nobody prepared: a right result, or code 2 and one clear line; nothing half-written."""
+"""Tables nobody prepared: a right result, or code 2 and one clear line."""
 
 import csv
 import gzip
@@ -165,26 +165,56 @@ def text(columns):
 BAD = {
     "an empty file": (lambda: b"", "rows.csv is empty"),
     "a header only": (lambda: b"machine,x\r\n", "a header and no rows"),
-    "cut in the middle": (lambda: text(PLAIN)[:1000].rpartition(b",")[0], "is cut off there"),
+    "cut in the middle": (
+        lambda: text(PLAIN)[:1000].rpartition(b",")[0],
+        "is cut off there",
+    ),
     "cut inside a quote": (lambda: text(PLAIN) + b'm1,"1', "never closes"),
     "gzip cut": (lambda: gzip.compress(text(PLAIN))[:300], "damaged or cut off"),
-    "another delimiter": (lambda: text(PLAIN).replace(b",", b"^"), "has no such column"),
-    "a row too long": (lambda: text(PLAIN) + b"m1,1,2,3,4\n", "row 80 (line 82) has 5 fields"),
-    "column names twice": (lambda: text(PLAIN).replace(b"z", b"x", 1), "are both called 'x'"),
-    "no label": (lambda: text(PLAIN) + b",1,2,3\n", "row 80 has no value in the task column"),
+    "another delimiter": (
+        lambda: text(PLAIN).replace(b",", b"^"),
+        "has no such column",
+    ),
+    "a row too long": (
+        lambda: text(PLAIN) + b"m1,1,2,3,4\n",
+        "row 80 (line 82) has 5 fields",
+    ),
+    "column names twice": (
+        lambda: text(PLAIN).replace(b"z", b"x", 1),
+        "are both called 'x'",
+    ),
+    "no label": (
+        lambda: text(PLAIN) + b",1,2,3\n",
+        "row 80 has no value in the task column",
+    ),
     "not a table": (lambda: bytes(range(256)) * 20, "zero bytes"),
-    "a list in JSON": (lambda: b'[{"machine": "m0", "x": 1}]', "is JSON. Give a table in CSV"),
-    "lines of JSON": (lambda: b'{"machine": "m0", "x": 1}\n', "is JSON. Give a table in CSV"),
+    "a list in JSON": (
+        lambda: b'[{"machine": "m0", "x": 1}]',
+        "is JSON. Give a table in CSV",
+    ),
+    "lines of JSON": (
+        lambda: b'{"machine": "m0", "x": 1}\n',
+        "is JSON. Give a table in CSV",
+    ),
     "a cut workbook": (lambda: b"PK\x03\x04" + bytes(500), "cut off"),
     "a word among numbers": (
-        lambda: text(replaced(PLAIN, "x", 7, "oops")), "column 'x', row 7: 'oops' among numbers"),
-    "an old code page": (lambda: text(PLAIN) + b"\x81\x8d,1,2,3\n", "Save the file as UTF-8"),
+        lambda: text(replaced(PLAIN, "x", 7, "oops")),
+        "column 'x', row 7: 'oops' among numbers",
+    ),
+    "an old code page": (
+        lambda: text(PLAIN) + b"\x81\x8d,1,2,3\n",
+        "Save the file as UTF-8",
+    ),
     "labels only": (lambda: text({"machine": PLAIN["machine"]}), "no column"),
     "constants only": (
-        lambda: text({"machine": PLAIN["machine"], "x": ["1"] * N}), "'x' is dropped: constant"),
+        lambda: text({"machine": PLAIN["machine"], "x": ["1"] * N}),
+        "'x' is dropped: constant",
+    ),
     "a task for every row": (
-        lambda: text(PLAIN | {"machine": [f"m{k}" for k in range(N)]}), "has one normal row"),
-}  # fmt: skip
+        lambda: text(PLAIN | {"machine": [f"m{k}" for k in range(N)]}),
+        "has one normal row",
+    ),
+}
 
 
 @pytest.mark.parametrize("name", BAD)
@@ -197,7 +227,7 @@ def test_what_is_no_table_is_refused(name, tmp_path, capsys):
 
 @pytest.mark.slow
 def test_5000_levels_and_10000_tasks(tmp_path):
-    """As many entities as a large fleet has: all answered, none by a model of its own."""
+    """As many entities as a large fleet has: all answered, none alone."""
     columns = rows(n_tasks=10_000, n=2)
     n = len(columns["x"])
     columns["level"] = [f"level {k % 5000}" for k in range(n)]

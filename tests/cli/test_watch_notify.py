@@ -1,4 +1,4 @@
-"""``manyone watch --notify``: every new incident reaches people once, whatever they do."""
+"""``manyone watch --notify``: every new incident reaches people once."""
 
 import random
 import sqlite3
@@ -37,7 +37,7 @@ def patience(monkeypatch, seconds):
 
 
 def faults(*machines, calm=1):
-    """Normal rows, then rows in which some machines are broken, in the order of time."""
+    """Normal rows, then rows with broken machines, in the order of time."""
     fault = calm_rows(3)
     for machine in machines:
         fault = broken(fault, machine, "abcd", 20.0)

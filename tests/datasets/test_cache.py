@@ -26,7 +26,7 @@ Image = pytest.importorskip("PIL.Image")
 
 
 def offer(monkeypatch, web, name, contents, shapes, checksum=True):
-    """Let `SOURCES` point to the server, which has small originals of the same layout."""
+    """Let `SOURCES` point to the server, with small originals of the same layout."""
     originals = []
     for original, content in zip(SOURCES[name].originals, contents, strict=True):
         web.files[original.file] = content
@@ -69,7 +69,7 @@ def coil(monkeypatch, web):
 
 
 def assert_remedy(error, source, home):
-    """The message names the file, the folder and the ways out, and nothing is left behind."""
+    """The message names file, folder and ways out, and no file is left behind."""
     message = str(error.value)
     assert isinstance(error.value, FileNotFoundError)
     for word in (source.file, str(home), "data_home", "MANYONE_DATA", "Put"):

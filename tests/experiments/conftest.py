@@ -1,4 +1,4 @@
-"""Results that no experiment gave, for tests of figures and of the page: every kind of cell."""
+"""Made-up results for tests of figures and of the page: every kind of cell."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Entities gone wrong: how rows are drawn, what is compared, and what the table says of it."""
+"""Entities gone wrong: how rows are drawn, what is compared, the table."""
 
 import csv
 from dataclasses import replace

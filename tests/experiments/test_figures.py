@@ -1,4 +1,4 @@
-"""The figures show the results, each method in the same look, and nothing that was not run."""
+"""The figures show the results, each method in one look, and nothing else."""
 
 import itertools
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Every method of the package and every rival fits and scores; new methods appear by themselves."""
+"""Every method of the package and every rival fits and scores."""
 
 import sys
 from dataclasses import replace
@@ -83,7 +83,7 @@ def test_models_without_thresholds_score_the_same(blobs):
 
 
 class NearestMean(Rival):
-    """Distance to the mean of a task; or by how much it is nearer than that of any other task."""
+    """Distance to the mean of a task, or how much nearer it is than all others."""
 
     def __init__(self, margin=False):
         self.margin = margin

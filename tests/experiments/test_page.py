@@ -1,4 +1,4 @@
-"""The page tells what the results say, only what they say, and shows everything in a browser."""
+"""The page tells what the results say, no more, and all of it in a browser."""
 
 import io
 import re

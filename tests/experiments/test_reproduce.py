@@ -22,7 +22,11 @@ import manyone.experiments.plan as declared
 from manyone.experiments import Plan, run
 from manyone.experiments.reproduce import reproduce
 
-only = ("OCKSR (as in the paper)", "C-OCKSR (as in the paper)", "OneClassSVM (defaults)")
+only = (
+    "OCKSR (as in the paper)",
+    "C-OCKSR (as in the paper)",
+    "OneClassSVM (defaults)",
+)
 plan = Plan(repeats=2, seed=5, quick=True, only=(*only, "Mahalanobis (pooled)"))
 
 def nothing():
@@ -36,7 +40,7 @@ def tiny(out, workers=1):
 
 @pytest.fixture(scope="module")
 def start(tmp_path_factory):
-    """Start the tiny run in a process of its own, forked from one that has imported everything."""
+    """Start the tiny run in a process forked from one that imported everything."""
     folder = tmp_path_factory.mktemp("module")
     (folder / "tiny_run.py").write_text(TINY)
     context = multiprocessing.get_context("forkserver")

@@ -1,4 +1,4 @@
-"""The page of a table stands alone, shows what the values say, and works by click and by key."""
+"""The page of a table stands alone, and works by click and by key."""
 
 import re
 import time
@@ -146,7 +146,7 @@ def test_the_band_over_time_knows_that_thresholds_are_uncertain(report):
 
 
 def test_headline_tasks_and_incidents_say_the_same(report):
-    """One number for an alarm: of its incident, its task, the headline and the script."""
+    """One number of an alarm for incident, task, headline and script."""
     findings = report.findings
     data = embedded(report)
     outstanding = [i for i in findings.incidents if i.stands_out]
@@ -252,7 +252,8 @@ def test_rates_promise_and_drift_stand_on_the_time_line(visit, report, scheme):
     )
     promise = browser.execute_script(
         "const line = document.querySelector('.time');"
-        "return parseFloat(getComputedStyle(line, '::after').bottom) / line.offsetHeight"
+        "return parseFloat(getComputedStyle(line, '::after').bottom) / "
+        "line.offsetHeight"
     )
     rates = np.array([b.share for b in bins])
     np.testing.assert_allclose(
@@ -363,7 +364,8 @@ def test_arrows_go_through_a_list_beyond_what_is_in_sight(visit):
     for _ in range(21):
         browser.switch_to.active_element.send_keys(Keys.ARROW_DOWN)
     place, seen = browser.execute_script(
-        """const line = document.activeElement.closest('.line'), box = line.closest('.scroll');
+        """const line = document.activeElement.closest('.line');
+        const box = line.closest('.scroll');
         const a = line.getBoundingClientRect(), b = box.getBoundingClientRect();
         return [line.dataset.place, a.top >= b.top && a.bottom <= b.bottom + 1];"""
     )
@@ -399,7 +401,8 @@ def test_nothing_sticks_out(visit, width):
     boxes = browser.execute_script(
         """return [...document.querySelectorAll(
           '.tiles, .track, .time, .scroll, .line, .heads, .map, .next, .tools input')]
-          .map(part => part.getBoundingClientRect()).map(box => [box.left, box.right]);"""
+          .map(part => part.getBoundingClientRect())
+          .map(box => [box.left, box.right]);"""
     )
     assert all(-0.5 <= left <= right <= width + 0.5 for left, right in boxes)
     # The cells of a line stand side by side, or one below the other.
@@ -407,8 +410,9 @@ def test_nothing_sticks_out(visit, width):
         """return [...document.querySelectorAll('.line')].filter(line => {
           const boxes = [...line.children].map(cell => cell.getBoundingClientRect())
             .filter(box => box.width);
-          return boxes.some((a, i) => boxes.some((b, j) => i < j && a.left < b.right - 1 &&
-            b.left < a.right - 1 && a.top < b.bottom - 1 && b.top < a.bottom - 1));
+          return boxes.some((a, i) => boxes.some((b, j) => i < j &&
+            a.left < b.right - 1 && b.left < a.right - 1 &&
+            a.top < b.bottom - 1 && b.top < a.bottom - 1));
         }).length;"""
     )
     assert over == 0

@@ -1,4 +1,4 @@
-"""A page made of values stands alone, escapes what it is given, and works in a browser."""
+"""A page made of values stands alone, escapes values, works in a browser."""
 
 import re
 from html.parser import HTMLParser
@@ -57,7 +57,7 @@ def page():
 
 
 class Outline(HTMLParser):
-    """What a browser would fetch, what is left open, headings, images, and cells of the table."""
+    """What a browser would fetch; open tags, headings, images, cells."""
 
     def __init__(self):
         super().__init__()
@@ -144,7 +144,8 @@ def test_nothing_sticks_out(visit, width):
     assert inner == width and content <= width
     boxes = browser.execute_script(
         """return [...document.querySelectorAll('.wide, pre')]
-          .map(part => part.getBoundingClientRect()).map(box => [box.left, box.right]);"""
+          .map(part => part.getBoundingClientRect())
+          .map(box => [box.left, box.right]);"""
     )
     assert all(0 <= left <= right <= width for left, right in boxes)
 
@@ -152,7 +153,8 @@ def test_nothing_sticks_out(visit, width):
 def column(table, number):
     """Texts of a column from top to bottom."""
     return table.parent.execute_script(
-        "return [...arguments[0].tBodies[0].rows].map(r => r.cells[arguments[1]].textContent)",
+        "return [...arguments[0].tBodies[0].rows]"
+        ".map(r => r.cells[arguments[1]].textContent)",
         table,
         number,
     )

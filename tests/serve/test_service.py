@@ -1,4 +1,4 @@
-"""The service: scores as the model gives them, refusals of one sentence, a graceful stop."""
+"""The service: scores of the model, refusals of one sentence, a graceful stop."""
 
 import json
 import signal
@@ -67,7 +67,7 @@ def test_scores_are_those_of_the_model(fleet, client, kind):
 
 
 def test_values_are_read_as_a_table_would_have_them(fleet, client):
-    """Numbers as texts, whole numbers among others, gaps, further fields, new machines."""
+    """Numbers as texts, whole numbers, gaps, further fields, new machines."""
     _, today = fleet
     row = today.to_dicts()[0]
     names = [name for name in row if name != "machine"]

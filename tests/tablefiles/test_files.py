@@ -1,4 +1,4 @@
-"""Tables in files: whatever they are called, whole or in blocks, written whole or not at all."""
+"""Tables in files: read whole or in blocks, written whole or not at all."""
 
 import gzip
 import io
@@ -86,7 +86,7 @@ NUMBERS = st.sampled_from(
 @example([("5", "7,82", "2.64"), ("1,234", "7,82", "2.64")], ",")
 @pytest.mark.filterwarnings("ignore")
 def test_numbers_of_blocks_are_those_of_the_table_or_refused(rows, delimiter):
-    """Where decimals are written in another way further down, nobody has read the file wrongly."""
+    """A file whose decimals are written in another way further down is refused."""
     lines = [
         delimiter.join(f'"{text}"' for text in row) for row in (("a", "b", "c"), *rows)
     ]
@@ -102,7 +102,8 @@ def test_numbers_of_blocks_are_those_of_the_table_or_refused(rows, delimiter):
         except TableFileError as error:
             place = (
                 r"column '[abc]', row \d: '.*' is not written as the numbers before|"
-                r"column '[abc]' has decimal points .* and column '[abc]' decimal commas"
+                r"column '[abc]' has decimal points .* "
+                r"and column '[abc]' decimal commas"
             )
             assert re.search(place, str(error))
             return

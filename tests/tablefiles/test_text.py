@@ -1,4 +1,4 @@
-"""Text files are read as Python's csv module does, or refused with the place and the remedy."""
+"""Text files are read as Python's csv module does, or refused with a remedy."""
 
 import csv
 import io

@@ -28,23 +28,40 @@ def values(texts, delimiter=",", bad_values="refuse", **others):
 
 
 EXAMPLES = [
-        (["1", " 2 ", None, "-3"], [1, 2, None, -3]),
-        (["1.5", "NA", "n/a", "-", "1e-3", "inf"], [1.5, None, None, None, 1e-3, float("inf")]),
-        (["1,234.5", "12", "1,000,000"], [1234.5, 12.0, 1e6]),
-        (["0,5", "1.234,5", "12"], [0.5, 1234.5, 12.0]),
-        (["1 234,5", "0,25"], [1234.5, 0.25]),
-        (["true", "False", None], [True, False, None]),
-        (["2026-01-31", "2026-02-01T12:30"], [datetime(2026, 1, 31), datetime(2026, 2, 1, 12, 30)]),
-        (["2026-01-31 12:00:00Z", "2026-01-31T12:00:00.5+02:00"],
-         [datetime(2026, 1, 31, 12, tzinfo=UTC), datetime(2026, 1, 31, 10, 0, 0, 500000, UTC)]),
-        (["31.01.2026 9:05", "1.2.2026"], [datetime(2026, 1, 31, 9, 5), datetime(2026, 2, 1)]),
-        (["2026/01/31 12:00", "2026/2/1"], [datetime(2026, 1, 31, 12), datetime(2026, 2, 1)]),
-        (["2026-13-45"], ["2026-13-45"]),
-        (["31/01/2026"], ["31/01/2026"]),
-        (["a", "1", "NA", None], ["a", "1", "NA", None]),
-        ([None, "", None], [None, "", None]),
-        (["9" * 30, "1"], [1e30, 1.0]),
-    ]  # fmt: skip
+    (["1", " 2 ", None, "-3"], [1, 2, None, -3]),
+    (
+        ["1.5", "NA", "n/a", "-", "1e-3", "inf"],
+        [1.5, None, None, None, 1e-3, float("inf")],
+    ),
+    (["1,234.5", "12", "1,000,000"], [1234.5, 12.0, 1e6]),
+    (["0,5", "1.234,5", "12"], [0.5, 1234.5, 12.0]),
+    (["1 234,5", "0,25"], [1234.5, 0.25]),
+    (["true", "False", None], [True, False, None]),
+    (
+        ["2026-01-31", "2026-02-01T12:30"],
+        [datetime(2026, 1, 31), datetime(2026, 2, 1, 12, 30)],
+    ),
+    (
+        ["2026-01-31 12:00:00Z", "2026-01-31T12:00:00.5+02:00"],
+        [
+            datetime(2026, 1, 31, 12, tzinfo=UTC),
+            datetime(2026, 1, 31, 10, 0, 0, 500000, UTC),
+        ],
+    ),
+    (
+        ["31.01.2026 9:05", "1.2.2026"],
+        [datetime(2026, 1, 31, 9, 5), datetime(2026, 2, 1)],
+    ),
+    (
+        ["2026/01/31 12:00", "2026/2/1"],
+        [datetime(2026, 1, 31, 12), datetime(2026, 2, 1)],
+    ),
+    (["2026-13-45"], ["2026-13-45"]),
+    (["31/01/2026"], ["31/01/2026"]),
+    (["a", "1", "NA", None], ["a", "1", "NA", None]),
+    ([None, "", None], [None, "", None]),
+    (["9" * 30, "1"], [1e30, 1.0]),
+]
 
 
 @pytest.mark.parametrize(("texts", "wanted"), EXAMPLES)
@@ -175,7 +192,10 @@ def test_dates_in_a_form_that_is_named(tmp_path):
     (block,) = read_blocks(parquet, {}, time_formats=form)
     assert block.table["when"].to_list() == wanted
     path.write_text("x,when\n1,01/31/2026 9:05\n2,2026-02-01\n")
-    words = r"'when', row 1: '2026-02-01' is not written as the time format '%m/%d/%Y %H:%M'"
+    words = (
+        r"'when', row 1: '2026-02-01' is not written as "
+        r"the time format '%m/%d/%Y %H:%M'"
+    )
     with pytest.raises(TableFileError, match=words):
         read_table(path, time_formats=form)
 

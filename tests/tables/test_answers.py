@@ -1,4 +1,4 @@
-"""Every row gets an answer: wild values, tasks of one row, tasks never seen, and at what rate."""
+"""Every row gets an answer: wild values, tasks of one row, tasks never seen."""
 
 import pickle
 import warnings
@@ -105,7 +105,7 @@ def test_what_only_new_rows_have_is_inside_the_promised_rate(
 
 @pytest.mark.parametrize("known", [2, 5, 30])
 def test_tasks_are_the_units_of_rows_of_new_tasks(known):
-    """Rows of tasks never seen raised 99, 33, 15 and 11 % of alarms where 5 were asked."""
+    """Rows of tasks never seen once raised 99, 33, 15 and 11 % where 5 were asked."""
     rates = []
     for seed in range(12):
         rng = np.random.default_rng(seed)

@@ -253,7 +253,7 @@ def test_a_counter_inside_each_task_is_a_counter():
 
 
 def test_texts_that_never_return_are_a_counter():
-    """Batches that a machine works off, or that all machines have at a time; not what recurs."""
+    """Batches of one machine, or of all machines at a time; not what recurs."""
     # five machines, in time
     codes = np.tile(np.arange(5), 40)
     step = np.repeat(np.arange(40), 5)
@@ -354,7 +354,7 @@ def test_gaps_are_filled_by_the_task_then_by_all():
 
 
 def related(n=40, seed=0):
-    """Twenty tasks; `b` and `c` follow `a`, and a tenth of them are missing in the second table."""
+    """Twenty tasks: `b` and `c` follow `a`; the second table lacks a tenth of them."""
     rng = np.random.default_rng(seed)
     codes = np.repeat(np.arange(20), n)
     a = rng.normal(size=len(codes))

@@ -41,10 +41,17 @@ def planted(test, spread, size, seed=0):
 
 @pytest.mark.parametrize(
     ("value", "digits", "text"),
-    [(1720.34, 6, "1720.34"), (1577.3, 3, "1577"), (-12345678.9, 6, "-12345679"),
-     (0.1234, 3, "0.123"), (2.5e-9, 3, "2.5e-09"), (1e300, 6, "1e+300"), (0.0, 3, "0"),
-     (np.inf, 3, "inf")],
-)  # fmt: skip
+    [
+        (1720.34, 6, "1720.34"),
+        (1577.3, 3, "1577"),
+        (-12345678.9, 6, "-12345679"),
+        (0.1234, 3, "0.123"),
+        (2.5e-9, 3, "2.5e-09"),
+        (1e300, 6, "1e+300"),
+        (0.0, 3, "0"),
+        (np.inf, 3, "inf"),
+    ],
+)
 def test_numbers_are_written_as_people_write_them(value, digits, text):
     assert plain_text(value, digits) == text
 
@@ -105,7 +112,7 @@ def test_reasons_stand_beside_alarms_only(fleet):
 @pytest.mark.parametrize("size", [60.0, 1e300])
 @pytest.mark.parametrize("trained", [False, True])
 def test_a_wild_value_makes_no_other_one_unexpected(size, trained):
-    """The other reasons of a row are those of the row without the column that is beyond all."""
+    """Further reasons of a row are those of the row without the wild column."""
     rng = np.random.default_rng(0)
     table = pd.DataFrame(rng.normal(size=(300, 3)), columns=list("abc"))
     table["m"] = np.arange(300) % 5
@@ -199,7 +206,7 @@ def test_nothing_is_expected_where_there_mostly_is_nothing():
 
 
 def test_fields_that_are_empty_together_are_told_from_fields_that_always_are():
-    """A reason "y = missing, expected about missing" led one alarm in ten of a table."""
+    """A reason "y = missing, expected about missing" says nothing, and once led."""
     rng = np.random.default_rng(1)
     names = ["y", "z"]
     table = pd.DataFrame(rng.normal(5, 1, (400, 3)), columns=["x", *names])

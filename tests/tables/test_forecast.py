@@ -1,4 +1,4 @@
-"""A fit that takes its time is announced: how many rows, how many settings, how long."""
+"""A long fit is announced: how many rows, how many settings, how long."""
 
 import numpy as np
 import pandas as pd

@@ -1,4 +1,4 @@
-"""What is expected where a value is missing, beside the normal distribution it is derived from."""
+"""What is expected where a value is missing, beside the normal distribution."""
 
 import numpy as np
 from sklearn.covariance import empirical_covariance

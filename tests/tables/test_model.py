@@ -101,7 +101,7 @@ def test_numbers_of_reasons_are_whole(fitted, number):
 
 @pytest.mark.parametrize("known", [True, False])
 def test_an_fdr_that_the_rows_cannot_reach_is_told(fitted, known):
-    """One wild row among n needs a p-value of fdr / n; those of the batch do not go so low."""
+    """One wild row among n needs a p-value of fdr / n, which no batch reaches."""
     model, train, test = fitted
     wild = test.assign(a=[1e6, *test.a.tolist()[1:]])
     wild = wild if known else wild.assign(machine="new")
@@ -317,7 +317,7 @@ def test_times_that_are_missing_or_unreadable_are_refused_by_row():
 
 
 def test_large_whole_numbers_name_tasks(tmp_path):
-    """Hashes of 64 bits are beyond signed integers, and were taken for negative ones."""
+    """Hashes of 64 bits are beyond signed integers, and are not negative."""
     rng = np.random.default_rng(0)
     labels = [2**63 + 5, 2**64 - 1, 7]
     task = np.repeat(np.array(labels, dtype=np.uint64), 20)

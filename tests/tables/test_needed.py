@@ -1,4 +1,4 @@
-"""``explain(needed=True)``: the value at which an alarm would start is where it starts."""
+"""``explain(needed=True)``: an alarm starts at the value that is told."""
 
 import numpy as np
 import pandas as pd

@@ -18,7 +18,7 @@ NAMES = ["load", "flow", "heat"]
 
 @pytest.fixture(scope="module")
 def tables():
-    """Normal rows of six machines, one of them with four rows, and rows with a broken sensor."""
+    """Normal rows of six machines, one with four rows; rows with a broken sensor."""
     fleet = make_fleet(6, 30, 3, n_test=30, fault_rate=0.0, random_state=0)
 
     def frame(X, task, day):
@@ -86,7 +86,7 @@ def test_model_alone_and_every_column(model):
 
 
 def test_the_page_promises_what_the_rows_allow(model, tables):
-    """A threshold below all left-out rows raises alarms now and then; the page must expect them."""
+    """A threshold below all left-out rows raises alarms, which the page expects."""
     rare = deepcopy(model)
     with pytest.warns(UserWarning, match="cannot promise"):
         rare.recalibrate(1e-4)

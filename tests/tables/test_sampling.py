@@ -1,4 +1,4 @@
-"""Large tables: the same rows are kept whatever brings them, and any table is fitted alike."""
+"""Large tables: the same rows are kept whatever brings them."""
 
 import os
 import re
@@ -190,7 +190,7 @@ def test_samples_are_uniform(monkeypatch):
 
 
 def test_copies_count(monkeypatch):
-    """Of a large task a content that is half of all rows is half of those that are kept."""
+    """A content that is half of a large task is half of its kept rows."""
     monkeypatch.setattr(sampling, "MOST_TASK_ROWS", 60)
     rows = pd.DataFrame(
         {"machine": "a", "x": np.repeat([0.0, 1.0, 2.0], [500, 300, 200])}

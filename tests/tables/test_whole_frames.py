@@ -83,10 +83,16 @@ def test_no_rows_have_empty_answers_with_all_columns(fitted, library):
     assert names == [*COLUMNS, "a", "reason_1", "reason_2"]
     assert len(scores) == 0 and type(scores) is type(empty)
     full = model.score(library(test), explain=2, keep=["a"])
-    kinds = [str(scores[name].dtype if library != pa.Table.from_pandas else
-                 scores[name].type) for name in names]  # fmt: skip
-    wanted = [str(full[name].dtype if library != pa.Table.from_pandas else
-                  full[name].type) for name in names]  # fmt: skip
+    kinds = [
+        str(
+            scores[name].dtype if library != pa.Table.from_pandas else scores[name].type
+        )
+        for name in names
+    ]
+    wanted = [
+        str(full[name].dtype if library != pa.Table.from_pandas else full[name].type)
+        for name in names
+    ]
     assert kinds == wanted
     assert len(model.explain(empty, top=2)) == 0
     assert model.predict(empty).shape == model.pvalues(empty).shape == (0,)

@@ -96,7 +96,7 @@ def test_the_rate_holds_from_the_first_rows_on(n):
 
 @pytest.mark.parametrize("forward", [False, True])
 def test_blocks_of_time_are_no_drift(forward):
-    """Scores by models of few early rows are lower than those of new rows: that is no drift."""
+    """Scores by models of few early rows are lower than later ones: no drift."""
     rng = np.random.default_rng(0)
     task = np.repeat(np.arange(TASKS), 30)
     when = np.tile(np.arange(30), TASKS)
@@ -110,7 +110,7 @@ def test_blocks_of_time_are_no_drift(forward):
 
 
 def test_rows_that_resemble_the_one_before_are_no_drift():
-    """Correlation 0.8, nothing changes: without a guard nine streams of ten would be flagged."""
+    """Correlation 0.8, no change: unguarded, nine streams of ten would be flagged."""
     rng = np.random.default_rng(0)
     d = 4
     rows = 100
@@ -155,7 +155,7 @@ def test_a_drift_is_flagged_and_dated(model):
 
 
 def test_what_is_flagged_has_begun_before(model):
-    """Also where rows were other than the model's from the first on, and then stay as they are."""
+    """Also where rows differ from the model's from the first on, and stay so."""
     monitor = Monitor(model)
     monitor.update(*stream(400, shift=1.5))
     flagged = monitor.state.flagged >= 0
@@ -404,7 +404,7 @@ def test_answers_are_true_or_false_for_each_id(model, normal):
 
 
 def test_the_rate_differs_from_the_promise_by_the_way_of_the_level(model):
-    """As docs/watching.rst says: with answers, and a level that stays between its bounds."""
+    """As docs/watching.rst says: with answers, and a level between its bounds."""
     rows = 700
     X, task = stream(rows, shift=0.6)
     monitor = Monitor(model)
@@ -447,7 +447,7 @@ def test_answered_alarms_stay_within_the_bound_whatever_rows_do():
 
 
 def test_rows_far_out_raise_alarms_in_tasks_that_have_raised_too_many():
-    """A dead sensor is told, though a week of false alarms was answered before it died."""
+    """A dead sensor is told, also after a week of answered false alarms."""
     rng = np.random.default_rng(0)
     model = IndependentOCKSR(alarm_rate=0.05).fit(rng.normal(size=(50, 2)))
     monitor = Monitor(model)

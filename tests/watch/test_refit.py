@@ -173,8 +173,9 @@ def test_incidents_and_faults_are_not_learned_and_other_alarms_are(watched, cham
     with open_store(state) as store:
         found = kept_rows_of(store, champion)
         assert found.table["a"].to_list() == pytest.approx(table["a"].to_list())
-        alarms = store.query("SELECT number - 1 AS row, incident FROM judged_row "
-                             "WHERE alarm = 1")  # fmt: skip
+        alarms = store.query(
+            "SELECT number - 1 AS row, incident FROM judged_row WHERE alarm = 1"
+        )
         outstanding = {line["id"] for line in incidents_of(store) if line["stands_out"]}
         others = [a["row"] for a in alarms if a["incident"] not in outstanding]
         assert outstanding and others

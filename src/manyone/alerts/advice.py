@@ -199,14 +199,15 @@ def _borrowing_tasks(model: str, tasks: Tasks, rate: float) -> list[Step]:
     counted = tasks.counted[borrows]
     verb = "uses" if number == 1 else "use"
     text = (
-        f"{number} of {plural(len(tasks.names), 'task')} {verb} a shared threshold. At a "
-        f"rate of {rate:g} one of its own takes {needed} independent normal rows of a task"
+        f"{number} of {plural(len(tasks.names), 'task')} {verb} a shared threshold. At "
+        f"a rate of {rate:g} one of its own takes {needed} independent normal rows of "
+        "a task"
     )
     text += f"; these have {trained.min():,} to {trained.max():,}"
     if np.median(counted) < _ALIKE * np.median(trained):
         text += (
-            f", which count as about {np.median(counted):.0f}: rows of a block of time or "
-            "group resemble each other, and the first blocks are only learned from"
+            f", which count as about {np.median(counted):.0f}: rows of a block of time "
+            "or group resemble each other, and the first blocks are only learned from"
         )
     text += ". The rate then holds on average over them. Enroll more rows of them."
     return [Step(text, f"manyone enroll {model} NORMAL_ROWS")]

@@ -150,7 +150,7 @@ class Findings:
 
     @cached_property
     def law(self) -> Array:
-        """Probability of 0, 1, ... alarms in all rows of known tasks if all are normal."""
+        """Probability of 0, 1, ... alarms of known tasks if all rows are normal."""
         return self.law_of(self.counts[0])
 
     def law_of(self, rows: Codes) -> Array:

@@ -27,7 +27,7 @@ class Metric(NamedTuple):
 
 
 def prometheus_text(metrics: Iterable[Metric]) -> str:
-    """Metrics as a scrape of Prometheus, or a textfile of its node exporter, has them."""
+    """Metrics in the text format of Prometheus."""
     lines = []
     for metric in metrics:
         name = f"manyone_{metric.name}"

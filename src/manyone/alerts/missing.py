@@ -1,4 +1,4 @@
-"""Values that are missing more often than in training: a dead sensor raises no alarm."""
+"""Values missing more often than in training: a dead sensor raises no alarm."""
 
 from __future__ import annotations
 

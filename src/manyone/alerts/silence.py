@@ -1,4 +1,4 @@
-r"""Entities that went silent: gaps since the last row that are longer than gaps have been.
+r"""Entities that went silent: longer without a row than ever before.
 
 Let :math:`g_1, \dots, g_n` be the gaps between rows of a task, and c the time since its
 last row. If the gap that is under way will be exchangeable with those before it,

@@ -1,4 +1,4 @@
-"""What evidence is computed from: the tasks of a model, and the rows of a scored table."""
+"""What evidence is computed from: tasks of a model, rows of a scored table."""
 
 from __future__ import annotations
 

@@ -2,15 +2,15 @@
 
 In a shell::
 
-  manyone demo                                                    all of it, on an example table
-  manyone fit events.csv --task machine --out fleet.manyone       learn what is normal
-  manyone score fleet.manyone today.csv --out scores.csv --explain 3   alarms with reasons
-  manyone watch fleet.manyone today.csv --state s                 in time: drift, answers
-  manyone report fleet.manyone today.csv --out page.html          a page to look at
-  manyone run fleet.toml                                          all that is due, for cron
-  manyone serve fleet.manyone                                     scores over HTTP
-  manyone reproduce --quick                                       the paper's experiments
-  manyone score --help                                            all options of a command
+  manyone demo                                                all of it, on an example
+  manyone fit events.csv --task machine --out fleet.manyone   learn what is normal
+  manyone score fleet.manyone today.csv --out scores.csv      alarms
+  manyone watch fleet.manyone today.csv --state fleet.state   drift, answers
+  manyone report fleet.manyone today.csv --out page.html      a page to look at
+  manyone run fleet.toml                                      what is due, for cron
+  manyone serve fleet.manyone                                 scores over HTTP
+  manyone reproduce --quick                                   the paper's experiments
+  manyone score --help                                        options of a command
 """
 
 from __future__ import annotations

@@ -101,8 +101,8 @@ def read_mutes(path: Path, model: TableModel) -> list[Mute]:
     empty = np.flatnonzero(end <= begin)
     if len(empty):
         raise InputError(
-            f"{path}: row {empty[0]}: until is not after from, so nothing would be muted. "
-            "Give until the first time that is not muted any more."
+            f"{path}: row {empty[0]}: until is not after from, so nothing would be "
+            "muted. Give until the first time that is not muted any more."
         )
     lines = zip(names, begin.tolist(), end.tolist(), why, strict=True)
     return [Mute._make(line) for line in lines]

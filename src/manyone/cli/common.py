@@ -75,7 +75,8 @@ def run(app: typer.Typer, args: Sequence[str] | None) -> int:
         code = _TERMINATED if terminated else _STOPPED
         text = _what_stopping_left(sys.argv[1:] if args is None else args)
     except BrokenPipeError:  # whoever read our output has seen enough
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - or the interpreter complains at its end
+        # Or the interpreter complains at its end.
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
         return 0
     except Exception as error:
         code = 2
@@ -149,7 +150,7 @@ def _what_to_mend(error: Exception) -> str:
 
 @contextmanager
 def _terminated_as_interrupted(terminated: list[int]) -> Iterator[None]:
-    """Let a request to end clean up after itself, as ctrl-C does; it is noted in the list."""
+    """Let a request to end clean up as ctrl-C does; it is noted in the list."""
 
     def interrupt(number: int, frame: object) -> NoReturn:
         terminated.append(number)
@@ -167,7 +168,7 @@ def _terminated_as_interrupted(terminated: list[int]) -> Iterator[None]:
 
 
 def examples(docstring: str | None, command: str = "") -> str:
-    """What a docstring says of the use in a shell, for the end of a help text, line by line.
+    """What a docstring says of the use in a shell, for the end of a help text.
 
     Parameters
     ----------
@@ -223,7 +224,7 @@ def print_table(table: Table) -> None:
 def print_lines(
     title: str, heads: Sequence[str], lines: Sequence[Sequence[str]]
 ) -> None:
-    """Print texts as a small table, whatever they hold; without heads if these are empty."""
+    """Print texts as a small table; without heads if these are empty."""
     from rich.console import Console
     from rich.table import Table as Lines
     from rich.text import Text
@@ -298,6 +299,6 @@ def progress(
 
 @contextmanager
 def working(doing: str) -> Iterator[None]:
-    """A bar on stderr for the steps that are told of inside, where they take over a second."""
+    """A bar on stderr for the steps told of inside, if they take over a second."""
     with progress(doing, "steps") as update, listening(update, _say):
         yield

@@ -1,4 +1,4 @@
-"""``manyone demo``: the whole path on an example table, from raw readings to alarms and a page.
+"""``manyone demo``: the whole path on an example table, from readings to a page.
 
 In a shell::
 
@@ -81,7 +81,8 @@ def demo(
         with table_writer(path) as add:
             add(table)
     typer.echo(
-        f"Readings of {_MACHINES} machines: {events}, and {_TODAY} more of each: {today}\n"
+        f"Readings of {_MACHINES} machines: {events}, and {_TODAY} more of each: "
+        f"{today}\n"
     )
     _say("fit", events, "--task", "machine", "--time", "when", "--out", model)
     fit(task=["machine"], out=model, table=events, time="when")
@@ -121,7 +122,7 @@ def _say(*words: object) -> None:
 
 
 def example_tables() -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Normal readings of a fleet, and today's: single faults, and three machines that break.
+    """Normal readings of a fleet, and today's: single faults, three broken machines.
 
     Times, categories, a counter, a constant, free text and gaps: as a table nobody
     prepared. The last two machines have no reading before today, the one before them
@@ -132,9 +133,15 @@ def example_tables() -> tuple[pl.DataFrame, pl.DataFrame]:
     events, today : polars.DataFrame
     """
     fleet: Any = make_fleet(
-        _MACHINES, _ROWS, len(_SENSORS), n_test=_TODAY, fault_rate=0.05, fault_size=8.0,
-        fault="own", random_state=0,
-    )  # fmt: skip
+        _MACHINES,
+        _ROWS,
+        len(_SENSORS),
+        n_test=_TODAY,
+        fault_rate=0.05,
+        fault_size=8.0,
+        fault="own",
+        random_state=0,
+    )
     for machine, sensors in _BROKEN.items():
         rows = np.flatnonzero(fleet.test_task == machine)[_TODAY // 2 :]
         for number in map(list(_SENSORS).index, sensors):
@@ -159,7 +166,7 @@ def example_tables() -> tuple[pl.DataFrame, pl.DataFrame]:
 def _readings(
     X: Array, machine: Codes, kind: Codes, start: datetime, rng: np.random.Generator
 ) -> pl.DataFrame:
-    """Rows of sensors as somebody would have written them down, those of a machine in order."""
+    """Rows of sensors as somebody would write them down, by machine and in order."""
     n = len(X)
     names = ("press", "lathe", "pump")
     minutes = rng.permutation(5 * 24 * 60)[:n]

@@ -1,14 +1,14 @@
-"""``manyone fit`` and ``manyone info``: a model from a table of normal rows, and what is in it.
+"""``manyone fit`` and ``manyone info``: a model of normal rows, what is in it.
 
 In a shell::
 
   manyone fit events.csv --task machine --out fleet.manyone
-  manyone fit events.csv --task site,machine --time when --ignore note,operator --out fleet.manyone
-  manyone fit logins.parquet --task user --anomalies strangers --alarm-rate 0.01 --out users.manyone
-  manyone fit us.csv --task shop --time when --time-format "%m/%d/%Y %H:%M" --out shops.manyone
-  zcat old.csv.gz | manyone fit - --task machine --outlier was_broken --out fleet.manyone
-  manyone fit events/ --task machine --engine dask --scheduler tcp://host:8786 --out fleet.manyone
-  manyone info fleet.manyone         what it was fitted on, and what became of every column
+  manyone fit events.csv --task site,machine --time when --out fleet.manyone
+  manyone fit logins.parquet --task user --anomalies strangers --out users.manyone
+  manyone fit us.csv --task shop --time day --time-format "%m/%d/%Y" --out us.manyone
+  zcat old.csv.gz | manyone fit - --task machine --outlier broken --out fleet.manyone
+  manyone fit events/ --task machine --engine dask --out fleet.manyone
+  manyone info fleet.manyone      what it was fitted on, what became of every column
 """
 
 from __future__ import annotations

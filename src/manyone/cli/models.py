@@ -84,8 +84,8 @@ def load_model(path: Path) -> TableModel:
     model = load(path)
     if not isinstance(model, TableModel):
         raise InputError(
-            f"{path} holds a {type(model).__name__}, not a model of tables. Use it from Python, or "
-            "write one with manyone fit."
+            f"{path} holds a {type(model).__name__}, not a model of tables. Use it "
+            "from Python, or write one with manyone fit."
         )
     return model
 
@@ -192,8 +192,8 @@ def check_rate(alarm_rate: float, task_rate_limit: float | None = None) -> None:
         )
     if task_rate_limit is not None and not alarm_rate <= task_rate_limit <= 1.0:
         raise InputError(
-            f"--task-rate-limit {task_rate_limit:g}: give a share between the alarm rate, "
-            f"{alarm_rate:g}, and 1."
+            f"--task-rate-limit {task_rate_limit:g}: give a share between the alarm "
+            f"rate, {alarm_rate:g}, and 1."
         )
 
 
@@ -226,7 +226,7 @@ def asked_worth(
 
 
 def label_of(model: TableModel, words: Sequence[str]) -> Hashable:
-    """The label of a task that is written so, in one word or one for each task column."""
+    """The label of a task from words: one for each task column."""
     text = words[0] if len(words) == 1 else joined_label(words)
     for label in model.tasks_.tolist():
         if str(label) == text:

@@ -6,7 +6,7 @@ In a shell::
   manyone reproduce                         digits, 10 repetitions
   manyone reproduce --data all --workers 4  all data sets of the paper
   manyone reproduce --data coil100 --protocol unseen --data-home ~/data
-  manyone reproduce --data all-faults       servers, spacecraft, engines, products, valves
+  manyone reproduce --data all-faults       entities gone wrong: five data sets
   manyone reproduce --protocol time         the same machines in the course of time
 
 Run the same command again after an interruption: finished cells are kept.
@@ -109,7 +109,7 @@ def reproduce(
 def _what_to_run(
     data: Data | None, protocol: Kinds | None
 ) -> tuple[Data, tuple[str, ...], Kinds, tuple[str, ...]]:
-    """What is asked for, or follows from it: data, its sets, protocol, its kinds of anomaly."""
+    """What is asked for: data, its sets, protocol, its kinds of anomaly."""
     if data is None:
         data = "all-faults" if protocol in ("faults", "time") else "mnist"
     faults = names("time" if protocol == "time" else "faults")

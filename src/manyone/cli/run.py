@@ -10,8 +10,8 @@ The file::
   [data]                      paths are from the folder of this file on
   model = "fleet.manyone"     what manyone fit wrote
   state = "fleet.state"       made if missing
-  table = "inbox/*.csv"       a table, or a pattern; files are read in the order of names
-  [watch]                     options of manyone watch: id, feedback, explain, metrics ...
+  table = "inbox/*.csv"       a table, or a pattern; files by name
+  [watch]                     options of manyone watch: id, feedback, explain ...
   [notify]                    url = "$HOOK", cool_down = 60 (minutes)
   [report]                    out = "page.html", every_days = 0
   [refit]                     every_days = 7, train_days = 30

@@ -3,15 +3,15 @@
 In a shell::
 
   manyone score fleet.manyone today.csv --out scores.csv
-  manyone score fleet.manyone today.parquet --out scores.parquet --explain 3 --keep when,shift
-  manyone score fleet.manyone today.csv --out scores.csv --fdr 0.1    few false alarms among alarms
+  manyone score fleet.manyone today.parquet --out scores.csv --explain 3 --keep when
+  manyone score fleet.manyone today.csv --out scores.csv --fdr 0.1    few false alarms
   manyone score fleet.manyone today.csv --out scores.csv --incidents incidents.csv
-  manyone score fleet.manyone today.csv --out scores.csv --at-least flow=10% --direction flow=down
-  manyone score fleet.manyone today.csv --out scores.csv --json --exit-code   for a scheduler
+  manyone score fleet.manyone today.csv --out scores.csv --at-least flow=10%
+  manyone score fleet.manyone today.csv --out scores.csv --exit-code   for cron
   cat today.csv | manyone score fleet.manyone - --out - | grep true
   manyone evaluate fleet.manyone labelled.csv --outlier was_broken
   manyone report fleet.manyone today.csv --out page.html
-  manyone report fleet.manyone --state fleet.state --out page.html    what manyone watch has seen
+  manyone report fleet.manyone --state fleet.state --out page.html   of manyone watch
 
 Exit codes: 0; 3 if something stands out and --exit-code asks; 2 bad input; 1 error in
 manyone. Something stands out if chance does not explain an incident, or the number of
@@ -260,7 +260,7 @@ def _summary(
 def _warn(
     summary: Summary, counts: Sequence[pl.DataFrame], model: TableModel, source: Source
 ) -> None:
-    """Say on stderr what was left out, and that no task is known, which is hardly meant."""
+    """Say on stderr what was left out, and that no task is known."""
     if summary["skipped"]:
         skipped = plural(summary["skipped"], "row")
         warn_user(f"{skipped} of tasks never seen skipped.", UserWarning)

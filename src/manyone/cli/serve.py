@@ -2,9 +2,9 @@
 
 In a shell::
 
-  manyone serve fleet.manyone                                      on 127.0.0.1, port 8000
-  manyone serve fleet.manyone --state fleet.state --port 9000      with incidents of watch
-  curl --data-binary @today.csv -H 'Content-Type: text/csv' 'http://127.0.0.1:8000/score?explain=2'
+  manyone serve fleet.manyone                              on 127.0.0.1, port 8000
+  manyone serve fleet.manyone --state fleet.state          with incidents of watch
+  curl --data-binary @today.csv -H 'Content-Type: text/csv' http://127.0.0.1:8000/score
   curl http://127.0.0.1:8000/health
 
 POST /score takes rows as JSON (a list of objects) or CSV, and answers with a score, a

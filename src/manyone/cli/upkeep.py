@@ -2,10 +2,10 @@
 
 In a shell::
 
-  manyone enroll fleet.manyone new.csv                 more normal rows, of known or new machines
+  manyone enroll fleet.manyone new.csv                 rows of known or new machines
   manyone forget fleet.manyone pump7                   a machine and every row of it
   manyone forget fleet.manyone Oslo pump7              of a model with two task columns
-  manyone recalibrate fleet.manyone --alarm-rate 0.01  fewer alarms; nothing is fitted again
+  manyone recalibrate fleet.manyone --alarm-rate 0.01  fewer alarms, without a new fit
 
 The file is replaced when all went well; processes that change it take turns.
 """
@@ -52,8 +52,9 @@ def enroll(
             fitted.enroll(rows_for(fitted, source, find=roles))
         after = fitted.n_rows_, len(fitted.tasks_)
     typer.echo(
-        f"{plural(after[0] - before[0], 'row')} and {plural(after[1] - before[1], 'new task')} "
-        f"enrolled; {model} has {plural(after[0], 'row')} of {plural(after[1], 'task')} now."
+        f"{plural(after[0] - before[0], 'row')} and "
+        f"{plural(after[1] - before[1], 'new task')} enrolled; {model} has "
+        f"{plural(after[0], 'row')} of {plural(after[1], 'task')} now."
     )
 
 

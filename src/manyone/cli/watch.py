@@ -3,10 +3,10 @@
 In a shell::
 
   manyone watch fleet.manyone monday.csv --state fleet.state --out watched.csv
-  manyone watch fleet.manyone tuesday.csv --state fleet.state --out watched.csv   goes on
-  manyone watch fleet.manyone rows.csv --state fleet.state --id reading --feedback answers.csv
-  manyone watch fleet.manyone rows.csv --state fleet.state --json --exit-code   for a scheduler
-  manyone watch fleet.manyone rows.csv --state fleet.state --notify '$HOOK' --metrics fleet.prom
+  manyone watch fleet.manyone tuesday.csv --state fleet.state --out watched.csv
+  manyone watch fleet.manyone rows.csv --state fleet.state --feedback answers.csv
+  manyone watch fleet.manyone rows.csv --state fleet.state --exit-code   for cron
+  manyone watch fleet.manyone rows.csv --state fleet.state --notify '$HOOK'
 
 STATE is one SQLite file with all that was seen; dashboards read its views scores,
 alarms, incidents, tasks, rates_by_day, answers, files and messages. The feedback table
@@ -96,8 +96,8 @@ def watch(
         str | None,
         typer.Option(
             metavar="URL",
-            help="Send new incidents to a webhook, or to an address of Apprise; '$NAME' is "
-            "a variable of the environment that holds the address.",
+            help="Send new incidents to a webhook, or to an address of Apprise; "
+            "'$NAME' is a variable of the environment that holds the address.",
         ),
     ] = None,
     notify_test: Annotated[
@@ -118,7 +118,8 @@ def watch(
     silence_level: Annotated[
         float,
         typer.Option(
-            help="A task is silent if at most this share of its earlier gaps was as long."
+            help="A task is silent if at most this share of its earlier gaps was "
+            "as long."
         ),
     ] = LEVEL,
     mute: Annotated[
@@ -245,7 +246,7 @@ def _check_level(option: str, level: float | None) -> None:
 
 
 def _refuse_other_ids(store: Store, state: Path, id: str | None) -> None:
-    """Rows that were numbered and rows with ids of their own would be taken for one another."""
+    """Numbers of rows and ids of their own would be taken for one another."""
     before = store.note("id_column")
     now = "" if id is None else id
     if before is not None and before != now:

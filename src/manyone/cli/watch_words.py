@@ -132,8 +132,9 @@ def show(summary: Summary) -> None:
     if summary["unknown"]:
         names = shortlist(summary["unknown_tasks"], 3)
         typer.echo(
-            f"{plural(summary['unknown'], 'row')} of tasks never seen ({names}): compared "
-            "with all tasks, nothing is learned from them; manyone enroll makes tasks known"
+            f"{plural(summary['unknown'], 'row')} of tasks never seen ({names}): "
+            "compared with all tasks, nothing is learned from them; manyone enroll "
+            "makes tasks known"
         )
     if summary["incidents_standing_out"]:
         heads = "task column alarms begin end reason"
@@ -202,8 +203,8 @@ def warn(run: WatchRun, source: Source, answers: int, lost: list[str]) -> None:
         )
     if run.tail is not None and run.tail.waits:
         warn_user(
-            f"{source}: the last line has no line end, so it may be incomplete. It waits "
-            "until the line is ended."
+            f"{source}: the last line has no line end, so it may be incomplete. It "
+            "waits until the line is ended."
         )
     late = run.late
     if late:

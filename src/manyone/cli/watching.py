@@ -180,7 +180,7 @@ class WatchRun:
             self._copy.catch_up()
 
     def _watch_block(self, block: Block, file_number: int) -> None:
-        """Judge the rows of a block, and hand them to the store with their incidents."""
+        """Judge the rows of a block; hand them and incidents to the store."""
         # Before each batch, so that a run that was killed goes on as it would have.
         use_answers(self.store, self.monitor)
         state = self.monitor.state

@@ -61,11 +61,11 @@ _DAMAGED: tuple[type[Exception], ...] = (
 
 
 class DatasetNotFoundError(FileNotFoundError):
-    """A data set is neither in the data folder nor could it be obtained from its original."""
+    """A data set is not in the data folder and cannot be made from its original."""
 
 
 class Original(NamedTuple):
-    """One file as its authors publish it; ``sha256`` is None where no checksum is known."""
+    """A file as its authors publish it; ``sha256`` None: no checksum is known."""
 
     file: str
     url: str
@@ -143,7 +143,7 @@ def data_folders(data_home: PathLike = None) -> list[Path]:
 def fetch(
     name: str, convert: Convert | None, data_home: PathLike, download: bool
 ) -> Arrays:
-    """Arrays of the prepared file of data set `name`, made from the original where missing.
+    """Arrays of the prepared file of a data set, made from the original if missing.
 
     Parameters
     ----------
@@ -206,7 +206,7 @@ def _read(path: Path, source: Source) -> Arrays:
 def _make(
     source: Source, convert: Convert, folders: list[Path], download: bool
 ) -> Arrays:
-    """Arrays made from the originals; the prepared file is written to ``folders[0]``."""
+    """Arrays made from the originals, and written to ``folders[0]``."""
     home = folders[0]
     home.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".manyone-", dir=home) as scratch:
@@ -244,12 +244,15 @@ def _find(file: str, folders: list[Path]) -> Path | None:
 def _original(
     original: Original, folders: list[Path], scratch: str, download: bool
 ) -> Path:
-    """Path of one original: a copy in the data folders, else a download into `scratch`."""
+    """Path of an original: in the data folders, else downloaded to `scratch`."""
     if path := _find(original.file, folders):
         with path.open("rb") as stream:
             digest = hashlib.file_digest(stream, "sha256").hexdigest()
         if original.sha256 not in (None, digest):
-            why = f"{path} is damaged: its sha256 is {digest}, expected {original.sha256}."
+            why = (
+                f"{path} is damaged: its sha256 is {digest}, "
+                f"expected {original.sha256}."
+            )
             raise DatasetNotFoundError(why)
         return path
     if not download:
@@ -294,9 +297,10 @@ def _missing(source: Source, folders: list[Path], why: str) -> str:
         f", or the original ({originals}, from {source.page})," if originals else ""
     )
     return (
-        f"The data file {source.file!r} was not found in {' or '.join(map(str, folders))}. {why} "
-        f"Put {source.file!r}{instead} into {folders[0]}, or name the folder that holds it with "
-        "data_home=... or the environment variable MANYONE_DATA."
+        f"The data file {source.file!r} was not found in "
+        f"{' or '.join(map(str, folders))}. {why} Put {source.file!r}{instead} into "
+        f"{folders[0]}, or name the folder that holds it with data_home=... or the "
+        "environment variable MANYONE_DATA."
     )
 
 

@@ -1,4 +1,4 @@
-"""A synthetic fleet of related machines with planted anomalies: faults of their own, strangers."""
+"""A synthetic fleet of related machines with planted faults and strangers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STRANGER = ("swap",)
 KINDS = {"own": OWN, "stranger": STRANGER, "both": OWN + STRANGER}
 
 _NOISE = 0.4  # standard deviation of a sensor's own noise; its total variance is 1
-_SPREAD = 3.0  # standard deviation of the machines' means, in units of a sensor's own deviation
+_SPREAD = 3.0  # deviation of the machines' means, in units of a sensor's own
 _SCALE_SPREAD = 0.5  # standard deviation of the logarithm of the sensors' scales
 
 
@@ -37,7 +37,7 @@ def make_fleet(
     n_factors: int = 2,
     random_state: int | RandomState | None = None,
 ) -> Bunch:
-    r"""Make a fleet of related machines, each with few normal rows, and test rows with faults.
+    r"""Make related machines with few normal rows each, and test rows with faults.
 
     Every machine is a task and every row one reading of its sensors. A few hidden
     factors (load, temperature, ...) drive all sensors, in nearly the same way on every
@@ -89,7 +89,9 @@ def make_fleet(
     -----
     A normal row of machine :math:`t` of type :math:`c` is
 
-    .. math:: x = m_t + s_t \odot (L_t z + \sigma e), \qquad z \sim N(0, I_q),\; e \sim N(0, I_d)
+    .. math::
+        x = m_t + s_t \odot (L_t z + \sigma e), \qquad
+        z \sim N(0, I_q),\; e \sim N(0, I_d)
 
     with :math:`\sigma = 0.4`. The level, scale and loadings mix a shared part with an
     own one,
@@ -99,16 +101,17 @@ def make_fleet(
         \log s_t = \tfrac12 (\sqrt\rho\, S_c + \sqrt{1 - \rho}\, U_t), \quad
         L_t \propto \sqrt\rho\, L + \sqrt{1 - \rho}\, G_t,
 
-    all capitals being standard normal, and the rows of :math:`L_t` are scaled to the length
-    :math:`\sqrt{1 - \sigma^2}`: each sensor :math:`j` has the standard deviation :math:`s_{tj}`
-    and the covariance is :math:`\mathrm{diag}(s_t) (L_t L_t^T + \sigma^2 I)\,
-    \mathrm{diag}(s_t)`. The anomalies, in equal parts:
+    all capitals being standard normal, and the rows of :math:`L_t` are scaled to the
+    length :math:`\sqrt{1 - \sigma^2}`: each sensor :math:`j` has the standard deviation
+    :math:`s_{tj}` and the covariance is
+    :math:`\mathrm{diag}(s_t) (L_t L_t^T + \sigma^2 I)\, \mathrm{diag}(s_t)`.
+    The anomalies, in equal parts:
 
     - *shift*: one sensor moves by :math:`\pm a s_{tj}`;
     - *decoupling*: half of the sensors follow another, independent draw of the factors.
       Every sensor keeps its own distribution, so no single sensor shows the fault;
-    - *drift*: half of the sensors move together; the k-th of the machine's K drifting rows by
-      :math:`a s_{tj} k / K`, so the first of them are hard to see;
+    - *drift*: half of the sensors move together; the k-th of the machine's K drifting
+      rows by :math:`a s_{tj} k / K`, so the first of them are hard to see;
     - *swap*: the row comes from another machine, of another type where there is one.
       With one machine there is no swap.
 
@@ -166,12 +169,12 @@ def make_fleet(
         machine_type=machine_type,
         mean=machines.mean,
         covariance=machines.covariance,
-        DESCR="Synthetic fleet of related machines with planted faults; see make_fleet.",
+        DESCR="Synthetic fleet of machines with planted faults; see make_fleet.",
     )
 
 
 class _Machines(NamedTuple):
-    """What normal rows follow: type (T,), level and scale (T, d), loadings (T, d, q)."""
+    """The law of normal rows: type (T,), level, scale (T, d), loadings (T, d, q)."""
 
     machine_type: Codes
     mean: Array
@@ -186,7 +189,7 @@ class _Machines(NamedTuple):
         return self.scale[:, :, None] * correlation * self.scale[:, None, :]
 
     def read(self, task: Codes, rng: RandomState, other: Mask | None = None) -> Array:
-        """One normal row for each entry of `task`; sensors in `other` follow other factors."""
+        """A normal row for each entry of `task`; `other` sensors have other factors."""
 
         def driven() -> Array:
             factors = rng.standard_normal((len(task), self.loadings.shape[2]))
@@ -207,7 +210,7 @@ def _draw_machines(
     relatedness: float,
     rng: RandomState,
 ) -> _Machines:
-    """Machines with d sensors and q factors that share a part (see the notes of `make_fleet`)."""
+    """Machines with d sensors and q factors that share a part (see `make_fleet`)."""
 
     def mix(common: Array) -> Array:
         size = (len(machine_type), *common.shape[1:])
@@ -227,7 +230,7 @@ def _test_rows(
     fault_size: float,
     rng: RandomState,
 ) -> Array:
-    """Test rows (T * n_test, d) of machines with the faults of `fault_kind` (T, n_test)."""
+    """Test rows (T * n_test, d) with the faults of `fault_kind` (T, n_test)."""
     n_tasks, n_test = fault_kind.shape
     n_features = machines.mean.shape[1]
     task = np.repeat(np.arange(n_tasks), n_test)
@@ -253,7 +256,7 @@ def _test_rows(
 def _plan_faults(
     among: tuple[str, ...], n_tasks: int, n_test: int, n_faults: int, rng: RandomState
 ) -> NDArray[np.str_]:
-    """Kind of every test row, (n_tasks, n_test): `n_faults` random rows of each machine."""
+    """Kind of every test row (T, n_test): `n_faults` random rows of each machine."""
     kinds = np.array(among if n_tasks > 1 else OWN)
     plan = np.full((n_tasks, n_test), "none", dtype="U10")
     for t in range(n_tasks):

@@ -37,7 +37,7 @@ def load_mnist(
     data_home: PathLike = None,
     download_if_missing: bool = True,
 ) -> Bunch:
-    """Load MNIST digits: the embedded subset (no network, no files needed) or the full set.
+    """Load MNIST digits: the embedded subset (no network, no files) or the full set.
 
     Parameters
     ----------
@@ -199,7 +199,7 @@ def _convert_coil100(archive: Path) -> Arrays:
 
 
 def _reduce(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Colour (4h, 4w, 3) to grey (h, w), bit for bit what OpenCV's bilinear resize gives.
+    """Colour (4h, 4w, 3) to grey (h, w), bit for bit as OpenCV's bilinear resize.
 
     A quarter of the size puts each sample amid four pixels, whose rounded mean it is.
     The weights of red, green and blue are 0.299, 0.587 and 0.114 in units of 2 ** -15.
@@ -212,7 +212,7 @@ def _reduce(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def _convert_faces(archive: Path) -> Arrays:
-    """Arrays of the people with enough images in the tar of ``.../Name/Name_0001.jpg``."""
+    """Arrays of people with enough images, from a tar of ``.../Name/Name_0001.jpg``."""
     from PIL import Image
 
     with tarfile.open(archive) as members:

@@ -59,7 +59,7 @@ def load_servers(*, split: str = "train", data_home: PathLike = None) -> Bunch:
 
 @loader
 def load_products(*, data_home: PathLike = None) -> Bunch:
-    """Load MVTec AD as numbers: 15 products, intact and defective, 512 features of each image.
+    """Load MVTec AD as numbers: 15 products, intact and defective, 512 features each.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ def load_products(*, data_home: PathLike = None) -> Bunch:
 
 @loader
 def load_valves(*, data_home: PathLike = None) -> Bunch:
-    """Load SKAB: 34 runs of a water circuit whose valves are closed, or which fails otherwise.
+    """Load SKAB: 34 runs of a water circuit in which valves close or other parts fail.
 
     Parameters
     ----------

@@ -192,7 +192,7 @@ def load_turbofan(
 
 
 class _Series(NamedTuple):
-    """A telemetry channel: values (n,), anomalies (n,), and the commands sent (n, c)."""
+    """A telemetry channel: values (n,), anomalies (n,), commands sent (n, c)."""
 
     values: Array
     label: Mask
@@ -210,7 +210,7 @@ def _series(arrays: Arrays, name: str, n_commands: int, split: str) -> _Series:
 
 
 def _windows(series: _Series, window: int, step: int, features: str) -> Arrays:
-    """Features, ``label``, ``anomalous`` and ``start`` of the windows of one series, each (n,)."""
+    """Features, ``label``, ``anomalous`` and ``start`` of windows of a series."""
 
     def cut(steps: Values) -> Values:  # windows along the last axis
         return sliding_window_view(steps, window, axis=0)[::step]

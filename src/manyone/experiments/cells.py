@@ -113,7 +113,7 @@ def _learned(model: Fitted, cell: Cell) -> CellResult:
 
 
 def sum_of_squared_errors(model: Any) -> float:
-    """Sum of squared differences between the fitted responses of a regression and its targets.
+    """Sum of squared differences between fitted responses and their targets.
 
     Parameters
     ----------
@@ -140,7 +140,7 @@ def sum_of_squared_errors(model: Any) -> float:
 
 
 def _measured_alarms(model: Fitted, X: Array, split: Split) -> list[float]:
-    """Share of normal test rows that raise an alarm, mean over tasks, for `ALARM_RATES`."""
+    """Share of normal test rows with an alarm, mean over tasks, for `ALARM_RATES`."""
     normal = ~split.anomalous
     rows = X[split.test[normal]]
     task = split.judged[normal]

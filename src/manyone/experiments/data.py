@@ -1,4 +1,4 @@
-"""The data sets of the paper and of faults, how their rows are prepared, and their protocols."""
+"""The data sets of the paper and of faults, prepared, with their protocols."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def _servers(data_home: str | None) -> Rows:
 
 
 def _spacecraft(data_home: str | None) -> Rows:
-    """Windows of telemetry; a fault lasts for half of the steps of its window or more."""
+    """Windows of telemetry; a fault lasts for at least half of its window."""
     load = partial(
         datasets.load_telemetry,
         data_home=data_home,
@@ -152,7 +152,7 @@ def _spacecraft(data_home: str | None) -> Rows:
 
 
 def _turbofan(data_home: str | None) -> Rows:
-    """Early cycles of engines, and their last ones; sensors that do not vary are left out."""
+    """Early and last cycles of engines, without sensors that do not vary."""
     engines = datasets.load_turbofan(data_home=data_home)
     early = engines.cycle <= 80
     varies = np.ptp(engines.data, axis=0) > 0
@@ -161,7 +161,7 @@ def _turbofan(data_home: str | None) -> Rows:
 
 
 def _engines_in_time(data_home: str | None) -> Rows:
-    """Learn from the first 50 cycles; an engine is normal until 100 cycles before its end."""
+    """Learn from 50 cycles; an engine is normal until 100 cycles before its end."""
     engines = datasets.load_turbofan(data_home=data_home)
     early = engines.cycle <= 50
     rows = _turbofan(data_home)
@@ -177,7 +177,7 @@ def _products(data_home: str | None) -> Rows:
 
 
 def _valves(data_home: str | None) -> Rows:
-    """Learn from normal rows of the beginning of each run, test with all that comes later."""
+    """Learn from normal rows of the beginning of each run, test with all later ones."""
     runs = datasets.load_valves(data_home=data_home)
     first = np.searchsorted(runs.target, runs.target)
     begin = np.arange(len(runs.target)) - first < 300
@@ -196,7 +196,7 @@ FAULT_ROWS = {
 
 
 def _joined(early: Bunch, late: Bunch, fault: Mask, normal: Mask) -> Rows:
-    """Two series of the same entities: learn from the early one, test with the late one."""
+    """Two series of the same entities: learn from the early, test with the late one."""
     neither = np.zeros(len(early.data), dtype=bool)
     learn = np.append(~neither, np.zeros(len(late.data), dtype=bool))
     roles = _roles(learn, np.append(neither, normal), np.append(neither, fault))

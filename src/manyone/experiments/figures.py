@@ -25,9 +25,19 @@ from manyone.plots.structure import StructureDisplay, clustered, label_tasks
 
 #: Colours of curves: each stands out by 3 : 1 or more from white.
 COLOURS = (
-    "#0a7bc2", "#d55e00", "#00966c", "#c2559b", "#b07d00", "#7d6bd6",
-    "#c8403f", "#3d8f9e", "#7f8a1f", "#8a7360", "#5b8def", "#77838f",
-)  # fmt: skip
+    "#0a7bc2",
+    "#d55e00",
+    "#00966c",
+    "#c2559b",
+    "#b07d00",
+    "#7d6bd6",
+    "#c8403f",
+    "#3d8f9e",
+    "#7f8a1f",
+    "#8a7360",
+    "#5b8def",
+    "#77838f",
+)
 # For people who cannot tell all colours apart.
 _MARKERS = ("o", "s", "D", "^", "v")
 _MOST_COLUMNS = 3  # of panels
@@ -217,10 +227,10 @@ def _draw_alarms(results: Results) -> Iterator[Drawing]:
         ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     repetitions = _repetitions(o for o in results.outcomes if "alarms" in o.result)
     caption = (
-        "Share of held-out normal rows that raise an alarm, mean over tasks, against the "
-        f"share asked for (tuned; {repetitions}, all protocols). On or below the dotted "
-        "line the promise is kept. Rivals are asked through nu or contamination, and set "
-        "their thresholds on the rows they were fitted to."
+        "Share of held-out normal rows that raise an alarm, mean over tasks, against "
+        f"the share asked for (tuned; {repetitions}, all protocols). On or below the "
+        "dotted line the promise is kept. Rivals are asked through nu or "
+        "contamination, and set their thresholds on the rows they were fitted to."
     )
     _add_legend(figure)
     yield Drawing("alarm_rate", "Alarm rate: promised and measured", caption, figure)
@@ -236,8 +246,8 @@ def _draw_ridges(outcomes: Sequence[Outcome]) -> Iterator[Drawing]:
     cells = [o for o in outcomes if o.cell.setting in RIDGES]
     cells = [o for o in cells if (o.cell.protocol, o.cell.repetition) in draws]
     caption = (
-        "Mean AUC as the ridge falls from the paper's 1 to 1e-6 (RBF kernel; its width is "
-        f"chosen on training rows for each value; {_repetitions(studied)}). Methods "
+        "Mean AUC as the ridge falls from the paper's 1 to 1e-6 (RBF kernel; its width "
+        f"is chosen on training rows for each value; {_repetitions(studied)}). Methods "
         "without such a ridge are level lines."
     )
     figure = _draw_study(cells, lambda outcome: outcome.auc, "AUC (%)")
@@ -250,9 +260,10 @@ def _draw_ridges(outcomes: Sequence[Outcome]) -> Iterator[Drawing]:
         ax.set_yscale("log")
     title = "Squared error and the first-layer regulariser"
     caption = (
-        "Sum of squared differences between the fitted responses of the training rows and "
-        "their targets (1 for the own task, 0 for the others) as the ridge falls. A closer "
-        "fit to the training rows need not be a better one: compare the figure before."
+        "Sum of squared differences between the fitted responses of the training rows "
+        "and their targets (1 for the own task, 0 for the others) as the ridge falls. "
+        "A closer fit to the training rows need not be a better one: compare the "
+        "figure before."
     )
     yield Drawing("squared_error", title, caption, figure)
 
@@ -291,9 +302,10 @@ def _draw_learned(outcomes: Sequence[Outcome], name: str) -> Iterator[Drawing]:
     families = [outcome.cell.family for outcome in structures]
     meanings = [f"{f}: {_MEANINGS[f]}." for f in families if f in _MEANINGS]
     caption = (
-        "What each method learned about the relations between tasks (first repetition). "
-        f"{' '.join(meanings)} Tasks that belong together lie side by side, in the same "
-        "order in all panels. Grey, as on the diagonal, lies beyond the colours."
+        "What each method learned about the relations between tasks (first "
+        f"repetition). {' '.join(meanings)} Tasks that belong together lie side by "
+        "side, in the same order in all panels. Grey, as on the diagonal, lies beyond "
+        "the colours."
     )
     figures: list[tuple[Shown, str, str, Callable[[Axes, CellResult], None]]] = [
         (
@@ -305,10 +317,10 @@ def _draw_learned(outcomes: Sequence[Outcome], name: str) -> Iterator[Drawing]:
         (
             "second_kernel",
             "The kernel of the second layer",
-            "How similar the non-linear methods find each pair of training rows (J; first "
-            "repetition). Rows of a task lie together, tasks in the order of the figure "
-            "before. A strong square on the diagonal is a task whose rows are mapped to "
-            "nearly the same point; colour beside it joins two tasks.",
+            "How similar the non-linear methods find each pair of training rows (J; "
+            "first repetition). Rows of a task lie together, tasks in the order of the "
+            "figure before. A strong square on the diagonal is a task whose rows are "
+            "mapped to nearly the same point; colour beside it joins two tasks.",
             partial(_plot_kernel, order=order),
         ),
         (
@@ -383,7 +395,7 @@ def _shown(outcomes: Sequence[Outcome], what: Shown) -> list[Outcome]:
 
 
 def _task_order(structures: Sequence[Outcome]) -> Codes:
-    """One order of tasks for all methods: tasks that help each other stand side by side."""
+    """One order of tasks for all methods, those that help each other side by side."""
     matrices = []
     for outcome in structures:
         matrix = np.array(outcome.result["structure"])

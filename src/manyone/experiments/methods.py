@@ -217,7 +217,7 @@ def rivals_of(kind: str) -> dict[str, RivalEntry]:
 
 
 def _own_on_faults() -> Iterator[Method]:
-    """Methods of the package with their defaults and, where tasks have metrics, tuned."""
+    """Methods of the package with defaults and, where tasks have metrics, tuned."""
     for name, method in METHODS.items():
         if name not in _TABLES["faults"]["without"]:
             quick = method.can.quick
@@ -296,7 +296,7 @@ def has_ridge(family: str) -> bool:
 
 
 def _chosen(rival: Rival, grid: Grid, X: Array, task: Labels, kind: str) -> Rival:
-    """The best candidate of a grid, not fitted; judged as the methods of the package are."""
+    """The best candidate of a grid, not fitted; judged as our methods are."""
     candidates = [clone(rival).set_params(**setting) for setting in settings_of(grid)]
     if len(candidates) == 1:
         return candidates[0]

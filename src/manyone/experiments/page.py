@@ -38,7 +38,8 @@ def page(
     str
     """
     failures = [
-        f"{o.cell.method} on {DATASETS[o.cell.dataset].title} ({o.cell.protocol}): {o.error}"
+        f"{o.cell.method} on {DATASETS[o.cell.dataset].title} ({o.cell.protocol}): "
+        f"{o.error}"
         for o in results.failed
     ]
     sizes_by_dataset = []
@@ -62,7 +63,7 @@ def page(
 
 
 def auc_table(name: str, results: Results) -> layout.Table:
-    """The table of one data set; errors and tests only if there is more than one repetition."""
+    """The table of a data set; errors and tests only with several repetitions."""
     heads = ["method"]
     cells: dict[str, list[layout.Cell]] = {m: [] for m in results.methods(name)}
     for kind in results.kinds:
@@ -84,7 +85,7 @@ def auc_table(name: str, results: Results) -> layout.Table:
 
 
 def _auc_cells(row: Row | None, best: Row, repeated: bool) -> list[layout.Cell]:
-    """A mean, and with more than one repetition the paired test against the best method."""
+    """A mean, and with several repetitions the paired test against the best."""
     if row is None:
         return [layout.Cell()] * (2 if repeated else 1)
     if not repeated:

@@ -1,4 +1,4 @@
-"""Declares what is run: a cell for each data set, protocol, method, setting and repetition."""
+"""What is run: cells of data set, protocol, method, setting and repetition."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Cell:
 
     @property
     def key(self) -> str:
-        """Name of its file: a hash of the declaration, the protocol's numbers and the code."""
+        """Name of its file: a hash of declaration, protocol and code."""
         full = asdict(self) | {"sizes": asdict(self.sizes), "code": code_version()}
         text = json.dumps(full, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:24]
@@ -127,7 +127,7 @@ class Plan:
 
     @property
     def missing(self) -> list[str]:
-        """Names of the rivals that are left out because their packages are not installed."""
+        """Names of the rivals whose packages are not installed."""
         rivals = rivals_of(self.protocols[0])
         missing = [name for name in rivals if rivals[name].missing]
         return [name for name in missing if self._has(name, rivals[name].quick)]
@@ -189,7 +189,7 @@ def code_version() -> str:
 
 
 def fingerprint(root: Path) -> str:
-    """Hash of the names and contents of all files of the package except for presentation."""
+    """Hash of names and contents of the package's files, presentation excepted."""
     digest = hashlib.sha256()
     for path in sorted(path for path in root.rglob("*") if path.is_file()):
         name = path.relative_to(root).as_posix()

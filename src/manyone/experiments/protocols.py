@@ -1,4 +1,4 @@
-"""How rows are drawn: the paper's protocol, unseen anomalies, entities gone wrong, and in time."""
+"""How rows are drawn: as in the paper, unseen anomalies, faults, and in time."""
 
 from __future__ import annotations
 
@@ -75,14 +75,14 @@ class Split:
         return np.searchsorted(self.tasks, self.judged)
 
     def scores(self, model: Scores, X: Array) -> Array:
-        """Scores of the test rows, (m,), by a model of the training rows of X (n, d)."""
+        """Scores (m,) of the test rows, by a model of the training rows of X (n, d)."""
         if not self.shared:
             return model.score_samples(X[self.test], task=self.judged)
         rows, places = np.unique(self.test, return_inverse=True)
         return model.score_tasks(X[rows])[places, self.codes]
 
     def aucs(self, scores: Array) -> Array:
-        """Area under the ROC curve of each task, (T,), from the scores of the test rows (m,)."""
+        """Area under the ROC curve of each task (T,), from scores of test rows (m,)."""
         return own_aucs(scores, self.codes, self.anomalous, len(self.tasks))
 
 
@@ -170,9 +170,9 @@ class Protocol(Sizes):
         large = classes[counts >= needed]
         if len(large) < self.n_tasks or len(classes) < self.n_tasks + self.n_unseen:
             raise ValueError(
-                f"The protocol needs {self.n_tasks} classes with at least {needed} rows and "
-                f"{self.n_unseen} others; the data has {len(classes)} classes, {len(large)} of "
-                "them that large."
+                f"The protocol needs {self.n_tasks} classes with at least {needed} "
+                f"rows and {self.n_unseen} others; the data has {len(classes)} "
+                f"classes, {len(large)} of them that large."
             )
         tasks = np.sort(rng.permutation(large)[: self.n_tasks])
         strangers = rng.permutation(np.setdiff1d(classes, tasks))[: self.n_unseen]
@@ -190,8 +190,8 @@ class Protocol(Sizes):
             pool = positive[owner != label] if self.kind == "seen" else stranger_rows
             if len(pool) < self.n_negative:
                 raise ValueError(
-                    f"The protocol needs {self.n_negative} negatives per task; only {len(pool)} "
-                    "rows are left for them."
+                    f"The protocol needs {self.n_negative} negatives per task; only "
+                    f"{len(pool)} rows are left for them."
                 )
             negative.append(rng.permutation(pool)[: self.n_negative])
         return Split(
@@ -261,7 +261,8 @@ class OwnRowsProtocol(Sizes, ABC):
         if self.n_tasks is not None:
             if len(tasks) < self.n_tasks:
                 raise ValueError(
-                    f"The protocol needs {self.n_tasks} tasks; only {len(tasks)} have enough rows."
+                    f"The protocol needs {self.n_tasks} tasks; only {len(tasks)} have "
+                    "enough rows."
                 )
             tasks = np.sort(rng.permutation(tasks)[: self.n_tasks])
         drawn = [self.draw(np.flatnonzero(labels == t), roles, rng) for t in tasks]

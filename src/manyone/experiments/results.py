@@ -105,7 +105,7 @@ class Results:
 
     @property
     def repeated(self) -> bool:
-        """Whether there is more than one repetition, so that errors and tests mean something."""
+        """Whether several repetitions give errors and tests a meaning."""
         return any(len(row.aucs) > 1 for row in self.rows)
 
     @property

@@ -1,1 +1,1 @@
-"""Pages from plain values: values in, one HTML file out that loads nothing from elsewhere."""
+"""Pages from plain values: one HTML file that loads nothing from elsewhere."""

@@ -175,7 +175,7 @@ def time_line(findings: Findings, drift: tuple[Drift, ...]) -> list[Bin]:
 
 @dataclass(frozen=True)
 class TaskMap:
-    """Cells (line, column, strength from -1 to 1, words) of a square over some tasks."""
+    """Cells (line, column, strength from -1 to 1, words) of a square of tasks."""
 
     names: tuple[str, ...]
     cells: tuple[tuple[int, int, float, str], ...]

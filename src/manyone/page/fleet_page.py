@@ -117,7 +117,7 @@ def _task_counts(findings: Findings) -> dict[str, list[Any]]:
 def _row_values(
     rows: Rows, shown: Codes, explained: Sequence[int]
 ) -> dict[str, list[Any]]:
-    """Rows that are shown, in their order; `reason` is a place among those explained."""
+    """Rows that are shown, in order; `reason` is a place among those explained."""
     reason = np.full(len(rows.task), -1)
     reason[explained] = np.arange(len(explained))
     values: dict[str, list[Any]] = {

@@ -38,7 +38,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Row:
-    """A line of a table: its name and its other cells; `soft` puts it in the background."""
+    """A line of a table: its name and other cells; `soft` greys it out."""
 
     name: str
     cells: tuple[Cell, ...]
@@ -47,7 +47,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """A table that is sorted by a click on a heading; the first of `heads` is that of the names."""
+    """A table sorted by a click on a heading; the first head is that of the names."""
 
     title: str
     heads: tuple[str, ...]
@@ -76,6 +76,6 @@ def templates(*packages: str) -> Environment:
 
 
 def packed_json(values: dict[str, Any]) -> str:
-    """Packed JSON, which the page unpacks; without a date: equal values give equal pages."""
+    """Packed JSON, which the page unpacks; without a date, so pages compare."""
     text = json.dumps(values, separators=(",", ":"), allow_nan=False)
     return base64.b64encode(gzip.compress(text.encode(), 6, mtime=0)).decode()

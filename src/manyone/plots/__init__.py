@@ -1,4 +1,4 @@
-"""Pictures of fitted models, in the manner of scikit-learn's Displays. They need matplotlib."""
+"""Pictures of fitted models, like scikit-learn's Displays; matplotlib draws them."""
 
 from manyone.plots.drift import DriftDisplay
 from manyone.plots.scores import ScoreDisplay

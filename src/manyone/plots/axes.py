@@ -45,13 +45,13 @@ class Display:
         figsize: tuple[float, float],
         layout: Literal["constrained", "compressed"] = "constrained",
     ) -> Axes:
-        """Axes to draw on, given or new; they are kept as attributes, with their figure."""
+        """Axes to draw on, given or new; kept as attributes, with their figure."""
         try:
             import matplotlib.pyplot as plt
         except ImportError as error:
             raise ImportError(
-                f"{type(self).__name__}.plot needs matplotlib: pip install '.[plot]' in the "
-                "checkout of manyone."
+                f"{type(self).__name__}.plot needs matplotlib: pip install '.[plot]' "
+                "in the checkout of manyone."
             ) from error
         if ax is None:
             _, ax = plt.subplots(figsize=figsize, layout=layout)

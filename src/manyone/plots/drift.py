@@ -119,7 +119,7 @@ class DriftDisplay(Display):
         return cls(paths, labels=labels, drift_level=drift_level).plot(**kwargs)
 
     def plot(self, ax: Axes | None = None, *, legend: bool = True) -> Self:
-        """Draw one line per task; flagged ones are thick, the clearest of these in colour.
+        """Draw one line per task; flagged ones are thick, the clearest in colour.
 
         Parameters
         ----------

@@ -37,7 +37,7 @@ _ROOM = 2.0
 
 @dataclass(eq=False, repr=False)
 class ScoreDisplay(Display):
-    """Scores of rows, task by task, with each task's threshold and the alarms it raises.
+    """Scores of rows, task by task, with each task's threshold and alarms.
 
     Make one with `from_estimator` or `from_predictions`; the constructor only stores.
 
@@ -72,7 +72,9 @@ class ScoreDisplay(Display):
     --------
     >>> from manyone.plots import ScoreDisplay
     >>> display = ScoreDisplay.from_predictions(
-    ...     [-0.1, -0.3, -0.9, -0.2], offset=[-0.5, -0.4], task=["ann", "ann", "ann", "bob"]
+    ...     [-0.1, -0.3, -0.9, -0.2],
+    ...     offset=[-0.5, -0.4],
+    ...     task=["ann", "ann", "ann", "bob"],
     ... )
     >>> display.alarm
     array([False, False,  True, False])
@@ -129,7 +131,8 @@ class ScoreDisplay(Display):
         >>> task = np.repeat(["ann", "bob"], 30)
         >>> X = rng.normal(size=(60, 2)) + 3.0 * (task == "bob")[:, None]
         >>> model = JointOCKSR(alarm_rate=0.1).fit(X, task=task)
-        >>> display = ScoreDisplay.from_estimator(model, [[0.0, 0.0], [9.0, 9.0]], task=["ann"] * 2)
+        >>> rows = [[0.0, 0.0], [9.0, 9.0]]
+        >>> display = ScoreDisplay.from_estimator(model, rows, task=["ann"] * 2)
         >>> display.alarm
         array([False,  True])
         """
@@ -209,8 +212,8 @@ class ScoreDisplay(Display):
         thresholds = np.asarray(offset, dtype=np.float64)
         if thresholds.shape not in {(), tasks.shape}:
             raise ValueError(
-                f"offset must be one number, or one for each of the {len(tasks)} tasks; "
-                f"got shape {thresholds.shape}."
+                f"offset must be one number, or one for each of the {len(tasks)} "
+                f"tasks; got shape {thresholds.shape}."
             )
         thresholds = np.broadcast_to(thresholds, tasks.shape)
         display = cls(values, codes, offset=thresholds, labels=tasks)
@@ -353,7 +356,7 @@ class ScoreDisplay(Display):
 
 
 def _stack(x: Array, tasks: Codes, width: float) -> Array:
-    """Heights in (0, 0.4] that keep dots of one task apart, as in a histogram made of dots."""
+    """Heights in (0, 0.4] that keep dots of one task apart, as in a dot plot."""
     column = np.floor((x - np.min(x, initial=np.inf)) / width).astype(np.intp)
     seen: Counter[tuple[int, int]] = Counter()
     height = np.empty(len(x))

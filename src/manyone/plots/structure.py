@@ -51,14 +51,15 @@ class StructureDisplay(Display):
 
     Notes
     -----
-    The diagonal, usually far larger than the rest, does not take part in the colour range: what
+    The diagonal, usually far larger than the rest, is not in the colour range: what
     lies beyond it is dark grey, like the arrow at the end of the colour bar.
 
     Examples
     --------
     >>> from manyone.plots import StructureDisplay
     >>> structure = [[1.0, 0.0, 0.3], [0.0, 1.0, 0.0], [0.3, 0.0, 1.0]]
-    >>> display = StructureDisplay.from_predictions(structure, labels=["ann", "bob", "cy"])
+    >>> names = ["ann", "bob", "cy"]
+    >>> display = StructureDisplay.from_predictions(structure, labels=names)
     >>> abs(int(display.order.tolist().index(0)) - int(display.order.tolist().index(2)))
     1
     """
@@ -92,8 +93,9 @@ class StructureDisplay(Display):
             methods = METHODS.values()
             able = [m.__name__ for m in methods if "structure_" in m.can.learns]
             raise TypeError(
-                f"{type(model).__name__} learns no relation between its tasks (`structure_`), "
-                f"but {', '.join(able)} do. An array can be drawn with from_predictions."
+                f"{type(model).__name__} learns no relation between its tasks "
+                f"(`structure_`), but {', '.join(able)} do. An array can be drawn with "
+                "from_predictions."
             )
         return cls.from_predictions(
             model.structure_, labels=model.tasks_, order=order, **kwargs
@@ -234,7 +236,7 @@ def label_tasks(ax: Axes, labels: Labels) -> None:
 
 
 def clustered(matrix: Array) -> Codes:
-    """Order of tasks that puts similar ones side by side (average linkage, optimal leaves)."""
+    """Order of tasks, similar ones side by side (average linkage, optimal leaves)."""
     T = len(matrix)
     if T < 3:
         return np.arange(T)

@@ -80,7 +80,7 @@ class TextColumns:
     def find_style(
         self, table: pl.DataFrame, delimiter: str, unknown: Collection[str] = ()
     ) -> None:
-        """Find how decimals are written, from columns of numbers and of unknown kind."""
+        """Find how decimals are written, from columns that may be numbers."""
         columns = [
             column
             for column in table
@@ -302,7 +302,7 @@ def _plain_numbers(column: pl.Series) -> pl.Series | None:
 
 
 def _plain_dates(column: pl.Series) -> pl.Series | None:
-    """Dates where all texts are dates as machines write them, in the form of the first."""
+    """Dates where all texts are dates that machines write, in one form."""
     first = str(column.first(ignore_nulls=True))
     form = next((form for form in _PLAIN_FORMS if read_date(first, form)), None)
     if form is None:

@@ -386,7 +386,7 @@ class OpenFile(NamedTuple):
 
 @contextmanager
 def opened(source: Source | bytes) -> Iterator[OpenFile]:
-    """Open a file, a folder, stdin or bytes, and refuse what is known to be no table."""
+    """Open a file, a folder, stdin or bytes; refuse what cannot be a table."""
     if isinstance(source, Query):
         blocks = _in_blocks(selected(source).lazy())
         yield OpenFile(str(source), io.BytesIO(), typed=blocks)
@@ -400,8 +400,8 @@ def opened(source: Source | bytes) -> Iterator[OpenFile]:
         for mark, what in _OTHERS.items():
             if start.startswith(mark):
                 raise TableFileError(
-                    f"{name} is {what}. Give a table in CSV (gzipped or not), Parquet or "
-                    "xlsx."
+                    f"{name} is {what}. Give a table in CSV (gzipped or not), Parquet "
+                    "or xlsx."
                 )
         typed = None
         if start.startswith(_PARQUET):

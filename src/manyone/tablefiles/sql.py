@@ -78,10 +78,12 @@ def _refuse_columns(query: Query, relation: DuckDBPyRelation) -> None:
     for column, kind in zip(relation.columns, relation.types, strict=True):
         if relation.columns.count(column) > 1:
             raise TableFileError(
-                f"{query} selects several columns {column!r}. Select one, or rename them by AS."
+                f"{query} selects several columns {column!r}. Select one, or rename "
+                "them by AS."
             )
         if any(word in str(kind) for word in ("INTERVAL", "UNION")):
             raise TableFileError(
-                f"{query}: column {column!r} holds values of type {kind}, which cannot be read. "
-                "Leave it out, or convert it (an INTERVAL by epoch() to seconds)."
+                f"{query}: column {column!r} holds values of type {kind}, which cannot "
+                "be read. Leave it out, or convert it (an INTERVAL by epoch() to "
+                "seconds)."
             )

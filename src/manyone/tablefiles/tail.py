@@ -1,4 +1,4 @@
-"""Files that grow: read what is new in them, and know a file that is no longer the same.
+"""Files that grow: read what is new, and know a file that was replaced.
 
 How much of a file was read is a number of rows and bytes, and a hash of both ends of
 these bytes (`manyone.tablefiles.ends`). A file whose beginning has that hash has grown,

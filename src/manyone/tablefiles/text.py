@@ -1,4 +1,4 @@
-"""Text with delimiters, block by block: encoding and delimiter are found, mistakes have a line."""
+"""Text with delimiters, block by block; a mistake is told with its line."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MARKS = {
 
 
 class TableFileError(ValueError):
-    """A file is not the table it should be; the message names the place and the remedy."""
+    """A file is not the table it should be; the message names place and remedy."""
 
 
 def missing_package(what: str, error: ImportError, extra: str) -> str:
@@ -153,8 +153,9 @@ def whole_records(
 
 def _open_quote(name: str, line: int) -> TableFileError:
     return TableFileError(
-        f"{name}, line {line}: a quote opens here and never closes. Copy the file again if it "
-        "was cut off; else close the quote, or double it where it is part of the text."
+        f"{name}, line {line}: a quote opens here and never closes. Copy the file "
+        "again if it was cut off; else close the quote, or double it where it is part "
+        "of the text."
     )
 
 
@@ -258,7 +259,8 @@ class TextReader:
         if twice:
             at = [k for k, field in enumerate(self.names, 1) if field == twice[0]]
             raise TableFileError(
-                f"{name}: columns {at[0]} and {at[1]} are both called {twice[0]!r}. Rename one."
+                f"{name}: columns {at[0]} and {at[1]} are both called {twice[0]!r}. "
+                "Rename one."
             )
         self.line += header.count(b"\n") + 1
 
@@ -288,8 +290,9 @@ class TextReader:
             )
         if len(table) != rows:  # two readers disagree: trust neither
             raise TableFileError(
-                f"{self.name}, lines {self.line} to {self.line + lines - 1}: {rows} rows by their "
-                f"line ends, {len(table)} by their fields. Look at the quotes there."
+                f"{self.name}, lines {self.line} to {self.line + lines - 1}: {rows} "
+                f"rows by their line ends, {len(table)} by their fields. Look at the "
+                "quotes there."
             )
         self.line = self.line + lines
         self.row = self.row + rows
@@ -310,8 +313,8 @@ class TextReader:
         if len(stray):
             line = self._line(records, int(stray.min()))
             raise TableFileError(
-                f"{self.name}, line {line}: a quote inside a field. Put the whole field "
-                "in quotes and double the quotes inside it."
+                f"{self.name}, line {line}: a quote inside a field. Put the whole "
+                "field in quotes and double the quotes inside it."
             )
 
     def _refuse_other_widths(self, records: Records) -> None:
@@ -330,8 +333,9 @@ class TextReader:
         if records.unfinished and k == len(widths) - 1 and widths[k] < wanted:
             remedy = "The file is cut off there: copy it again."
         raise TableFileError(
-            f"{self.name}, row {row} (line {self._line(records, int(records.start[k]))}) has "
-            f"{widths[k]} fields, the header {wanted}. {remedy}"
+            f"{self.name}, row {row} (line "
+            f"{self._line(records, int(records.start[k]))}) has {widths[k]} fields, "
+            f"the header {wanted}. {remedy}"
         )
 
     def _line(self, records: Records, at: int) -> int:
@@ -349,14 +353,17 @@ class TextReader:
             if not self.encoding and content[: error.start].isascii():
                 self.encoding = "cp1252"
                 warn_user(
-                    f"{self.name} is not in UTF-8 (line {line}); it is read as Windows-1252, which "
-                    "includes Latin-1. If letters look wrong, save it as UTF-8.",
+                    f"{self.name} is not in UTF-8 (line {line}); it is read as "
+                    "Windows-1252, which includes Latin-1. If letters look wrong, save "
+                    "it as UTF-8.",
                     UserWarning,
                 )
                 return self._decoded(content)
+            is_either = self.encoding == "cp1252"
+            encodings = "text in UTF-8 or Windows-1252" if is_either else "UTF-8"
             raise TableFileError(
                 f"{self.name}, line {line}: byte {content[error.start]:#04x} is not "
-                f"{'text in UTF-8 or Windows-1252' if self.encoding == 'cp1252' else 'UTF-8'}. "
+                f"{encodings}. "
                 "Save the file as UTF-8."
             ) from error
         return (

@@ -173,7 +173,7 @@ def read_boolean(text: str) -> bool | None:
 
 
 def read_answer(text: str) -> bool | None:
-    """Whether a text says yes, in more words; what is missing is no; None if neither."""
+    """Whether a text says yes, in more words: missing is no, None is neither."""
     word = text.strip().lower()
     if word in _YES:
         return True
@@ -224,7 +224,7 @@ def _parsed_date(text: str) -> datetime | None:
 
 
 def has_zone(text: str) -> bool:
-    """Whether a text is a date, whose order of day and month is certain, with a zone."""
+    """Whether a text is a date whose order of day and month is certain."""
     match = _DATE.fullmatch(text)
     return match is not None and match.groups()[-1] is not None
 

@@ -38,8 +38,8 @@ def check_output(option: str, path: Path) -> None:
         return
     if not path.name.endswith(_SUFFIXES):
         raise TableFileError(
-            f"{option} {path}: give it a name that ends in {', '.join(_SUFFIXES[:-1])} or "
-            f"{_SUFFIXES[-1]}, or - for stdout."
+            f"{option} {path}: give it a name that ends in {', '.join(_SUFFIXES[:-1])} "
+            f"or {_SUFFIXES[-1]}, or - for stdout."
         )
     check_place(option, path)
 
@@ -60,7 +60,7 @@ def check_place(option: str, path: Path) -> None:
 
 @contextmanager
 def table_writer(path: Path) -> Iterator[Callable[[pl.DataFrame], None]]:
-    """Write a table block by block; it appears when all went well, and not at all otherwise.
+    """Write a table block by block; it appears when all went well, or not at all.
 
     CSV goes to disk as it comes; blocks of Parquet are kept in memory until the end.
     Dates without a zone are written in CSV as in the store, "2026-04-28 06:00:00".

@@ -1,4 +1,4 @@
-"""Tables nobody prepared: an encoder, a model of data frames, and reasons for its alarms."""
+"""Tables nobody prepared: an encoder, a model of data frames, and reasons."""
 
 from manyone.tables.model import TableModel
 

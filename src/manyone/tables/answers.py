@@ -150,10 +150,10 @@ def _warn_of_few_tasks(model: TableModel, rate: float) -> None:
         )
     elif unknown_rate > rate:
         warn_user(
-            f"Rows of tasks never seen: {plural(len(model.tasks_), 'known task')} cannot "
-            f"promise alarm_rate={rate:g} for new ones. Only rows beyond those of every "
-            f"known task raise an alarm, at most {unknown_rate:.3g} of normal rows. Give "
-            "rows of more tasks, or enroll the new ones."
+            f"Rows of tasks never seen: {plural(len(model.tasks_), 'known task')} "
+            f"cannot promise alarm_rate={rate:g} for new ones. Only rows beyond those "
+            f"of every known task raise an alarm, at most {unknown_rate:.3g} of normal "
+            "rows. Give rows of more tasks, or enroll the new ones."
         )
 
 
@@ -171,7 +171,7 @@ def as_output(
     reasons: Sequence[Labels],
     task: Sequence[str],
 ) -> Table:
-    """The answers as a table of the library that the rows came in, with columns to keep."""
+    """The answers as a table of the rows' own library, with columns to keep."""
     rows = answers.rows
     columns: dict[str, Values] = {
         "row": rows,

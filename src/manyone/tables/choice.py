@@ -92,7 +92,7 @@ def refuse_unknown(anomalies: object, method: object) -> None:
 def _untuned(
     Z: Array, given: dict[str, Any], anomalies: str, random_state: Seed
 ) -> tuple[OneClassEstimator, list[str]]:
-    """The views that `auto` would choose settings for, with settings that often do well."""
+    """The views that `auto` would tune, with settings that often do well."""
     rows, _, _ = training_rows(IndependentOCKSR(), Z, given["task"], given["outlier"])
     plan, remarks = plan_views(rows, anomalies, None, random_state)
     views = [

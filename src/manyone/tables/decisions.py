@@ -123,8 +123,8 @@ class Decision:
 
     def _other_kind(self, kind: str) -> TableError:
         return TableError(
-            f"Column {self.name!r} was {_WORDS.get(self.kind, self.kind)} when the model "
-            f"was fitted, and is {_WORDS.get(kind, kind)} now",
+            f"Column {self.name!r} was {_WORDS.get(self.kind, self.kind)} when the "
+            f"model was fitted, and is {_WORDS.get(kind, kind)} now",
             remedy="Convert it.",
         )
 
@@ -236,7 +236,7 @@ def _decide_text(
 
 @np.errstate(over="ignore")  # numbers may be infinitely far apart
 def grows(values: Array, codes: Codes) -> bool:
-    """Whether further rows will have numbers beyond all that were seen, as of a counter.
+    """Whether further rows will have numbers beyond all seen ones, as of a counter.
 
     Values (n,) grow from row to row, or from row to row of each task (n,).
     """
@@ -287,7 +287,7 @@ def _most_match(pattern: str, levels: Collection[str]) -> bool:
 
 @np.errstate(over="ignore")  # numbers that are infinitely far apart name nothing
 def _names_rows(name: str, finite: Array) -> bool:
-    """Whether whole numbers, all different, are called an identifier or lie as close as those."""
+    """Whether whole numbers, all different, look like identifiers."""
     values = np.sort(finite)
     if np.any(values != np.round(values)) or np.any(np.diff(values) == 0):
         return False

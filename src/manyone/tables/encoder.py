@@ -1,4 +1,4 @@
-"""From the columns of a table to rows of numbers: decided once, saved as plain arrays."""
+"""From the columns of a table to rows of numbers, as was decided once."""
 
 from __future__ import annotations
 
@@ -218,7 +218,8 @@ class Encoder:
                 f"{decision.name!r} is {decision.note}" for decision in decisions[:5]
             )
             raise ValueError(
-                f"No column is left to learn from ({reasons}). Give more rows or other columns."
+                f"No column is left to learn from ({reasons}). Give more rows or other "
+                "columns."
             )
         encoder = cls(decisions, linear, np.empty((0, 0)))
         layout = encoder.layout
@@ -247,7 +248,7 @@ class Encoder:
         return Layout.of(self.decisions)
 
     def _fill(self, sums: Array, counts: Array) -> Array:
-        """What stands for missing coordinates, from sums of known ones and their counts (T, D)."""
+        """What stands for missing coordinates, from sums and counts of known ones."""
         overall = sums.sum(axis=0) / np.maximum(counts.sum(axis=0), 1.0)
         fill = np.where(counts > 0, sums / np.maximum(counts, 1.0), overall)
         fill = np.vstack([fill, overall])
@@ -344,7 +345,7 @@ class Encoder:
             Z[:, place] = np.where(was_had, np.clip(level, low, high), level)
 
     def _expect(self, Z: Array, missing: Mask, codes: Codes, precision: Array) -> None:
-        """Put what is expected, given the others, where measurements of known tasks are missing.
+        """Fill missing measurements of known tasks with what the others let expect.
 
         It stays within what the column has had: a wild value makes no other one wild.
         """
@@ -378,7 +379,7 @@ class Encoder:
         return Z
 
     def read(self, frame: Frame, names: Sequence[str] | None = None) -> Columns:
-        """The columns that are used, or some of them, or what is wrong with them, by name."""
+        """The columns that are used, or what is wrong with them, by name."""
         wanted = self.layout.used if names is None else names
         present = set(frame.columns)
         columns = read_columns(frame, [name for name in wanted if name in present])
@@ -390,8 +391,8 @@ class Encoder:
         lost = [name for name in wanted if name not in columns]
         if lost:
             raise ValueError(
-                f"The table has no column {shortlist(lost, 3)}, which the model was fitted with. "
-                "Add it, empty where nobody knows."
+                f"The table has no column {shortlist(lost, 3)}, which the model was "
+                "fitted with. Add it, empty where nobody knows."
             )
         used = [decision for decision in self.decisions if decision.name in wanted]
         texts = {

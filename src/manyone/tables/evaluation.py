@@ -62,6 +62,6 @@ def _line(
 
 
 def auc(scores: Array, truth: Mask) -> float:
-    """Chance that a normal row scores above an anomaly; NaN where there are not both."""
+    """Chance that a normal row scores above an anomaly; NaN without both."""
     plain = scores[:, None] + 0.0  # -0.0 is 0.0
     return float(task_aucs(plain, np.where(truth, MISSING, 0))[0])

@@ -1,4 +1,4 @@
-"""Reasons in the user's words: the column, its value, what was expected, and who says so."""
+"""Reasons in the user's words: a column, its value, and what was expected."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Explanation:
         return np.asarray(differs & counts)
 
     def leading(self) -> list[str]:
-        """The column of each row's first reason that says something, or an empty text."""
+        """The column of each row's first reason, or an empty text."""
         names = np.where(self.tells, self.column, "")
         return [next(filter(None, line), "") for line in names.tolist()]
 

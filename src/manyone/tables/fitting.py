@@ -1,4 +1,4 @@
-"""From a table to an encoder, a model behind a guard, and what is said of tasks never seen."""
+"""From a table to an encoder, a guarded model, and a judge of tasks never seen."""
 
 from __future__ import annotations
 
@@ -133,9 +133,9 @@ def _note_dates(columns: Columns) -> None:
     for name, column in columns.items():
         if holds_dates(column):
             warn_user(
-                f"Column {name!r} holds dates, and no time column is named. If rows come "
-                f"in time, name it (time={name!r}, --time {name}): thresholds are then "
-                "set, and checked, in time."
+                f"Column {name!r} holds dates, and no time column is named. If rows "
+                f"come in time, name it (time={name!r}, --time {name}): thresholds are "
+                "then set, and checked, in time."
             )
             return
 
@@ -145,13 +145,14 @@ def _refuse_lone_rows(training: TrainingTable) -> None:
     _, codes, tasks = training.normal()
     if not len(codes):
         raise ValueError(
-            "Every row is marked as abnormal, so nothing says what is normal. Give normal rows, or "
-            "name another outlier column."
+            "Every row is marked as abnormal, so nothing says what is normal. Give "
+            "normal rows, or name another outlier column."
         )
     if len(codes) == tasks > 1:
         raise ValueError(
-            f"Each of the {tasks:,} tasks has one normal row, so nothing says how much the rows of "
-            "a task differ. Give more rows, or name a task column that some rows share."
+            f"Each of the {tasks:,} tasks has one normal row, so nothing says how much "
+            "the rows of a task differ. Give more rows, or name a task column that "
+            "some rows share."
         )
 
 

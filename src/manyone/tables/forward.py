@@ -83,8 +83,8 @@ class ForwardCheck:
     def sentence(self, rate: float) -> str:
         """The forecast beside the promise, and what to do, in words."""
         text = (
-            f"asked {_percent(rate)}; on the last quarter of your own rows it would have "
-            f"raised {_percent(self.raised(rate))}"
+            f"asked {_percent(rate)}; on the last quarter of your own rows it would "
+            f"have raised {_percent(self.raised(rate))}"
         )
         sign = self.differs(rate)
         if sign > 0:

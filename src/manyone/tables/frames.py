@@ -120,7 +120,7 @@ class Column:
         return Column("text", np.concatenate(numbers), levels)
 
     def by_level(self, level_values: ArrayLike) -> Array:
-        """A number for each row (n,) from one for each level (k,); NaN where missing."""
+        """A number for each row (n,) from those of levels (k,); NaN where missing."""
         numbers = np.append(level_values, np.nan)
         places = np.where(np.isnan(self.values), len(numbers) - 1, self.values)
         return numbers[places.astype(np.intp)]
@@ -201,7 +201,8 @@ def as_table(table: Table) -> Frame:
     frame = nw.from_native(table, eager_only=True, pass_through=True)
     if not isinstance(frame, nw.DataFrame):
         raise ValueError(
-            f"table must be a data frame of pandas, polars or pyarrow; got {type(table).__name__}."
+            "table must be a data frame of pandas, polars or pyarrow; got "
+            f"{type(table).__name__}."
         )
     numbers = {name: str(name) for name in frame.columns if not isinstance(name, str)}
     return frame.rename(numbers) if numbers else frame
@@ -462,7 +463,7 @@ def _labels(series: Series) -> Labels:
 
 
 def _label(label: object) -> object:
-    """Integers and texts stay; whole floats, as a column with gaps has them, are integers."""
+    """Integers and texts stay; whole floats, as gaps make them, become integers."""
     if label is None or isinstance(label, str) or type(label) is int:
         return label
     if isinstance(label, float) and label.is_integer():
@@ -471,7 +472,7 @@ def _label(label: object) -> object:
 
 
 def read_yes_no(frame: Frame, name: str) -> Mask:
-    """Where a column says yes, shape (n,): booleans, 0 and 1, or words; missing is no."""
+    """Where a column says yes (n,): booleans, 0 and 1, or words; missing is no."""
     texts = [str(value) for value in frame.get_column(name).to_list()]
     answers = {text: read_answer(text) for text in dict.fromkeys(texts)}
     wrong = [text.strip() for text, answer in answers.items() if answer is None]

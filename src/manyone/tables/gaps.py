@@ -1,4 +1,4 @@
-"""What a missing measurement is expected to be: from the others of its row, as tasks have them."""
+"""What a missing measurement is expected to be, from the others of its row."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ROUNDS = 5
 
 
 def relations(about: Array, freedom: int) -> Array:
-    """Inverse covariance of measurements from rows with gaps, by expectation and maximisation.
+    """Inverse covariance from rows with gaps, by expectation and maximisation.
 
     So that few rows say little, it is as if as many further rows as there are
     measurements had been seen, with unrelated values.
@@ -55,7 +55,7 @@ def relations(about: Array, freedom: int) -> Array:
 
 
 def completed(about: Array, lost: Mask, precision: Array) -> Array:
-    """Deviations from means (n, m) with the expected ones where they are lost (n, m)."""
+    """Deviations from means (n, m), with expected ones where they are lost."""
     filled = np.where(lost, 0.0, about)
     pull = filled @ precision
     for rows, gaps, among in _lost_together(lost, precision):
@@ -67,7 +67,7 @@ def completed(about: Array, lost: Mask, precision: Array) -> Array:
 def _lost_together(
     lost: Mask, precision: Array
 ) -> Iterator[tuple[Codes, Codes, Array]]:
-    """Rows (k,) that lack equally many values g, which (k, g), and their precision (k, g, g)."""
+    """Rows (k,) that lack g values each, which (k, g), their precision (k, g, g)."""
     number = lost.sum(axis=1)
     for g in np.unique(number[number > 0]).tolist():
         same = np.flatnonzero(number == g)

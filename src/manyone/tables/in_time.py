@@ -52,7 +52,7 @@ _DRIFTS = 1.5
 
 
 def earlier_and_later(training: TrainingTable, times: Array) -> tuple[Mask, Mask]:
-    """Which rows come before the last quarter of their task, and which are it, (n,) each.
+    """Which rows come before the last quarter of their task, and which are in it.
 
     Rows of one time stay together. Rows of a group that has earlier rows are in neither
     part, and of the last quarter rows known to be abnormal are not.
@@ -129,7 +129,7 @@ def choose_parts(training: TrainingTable) -> PartsChoice:
 
 @np.errstate(over="ignore", invalid="ignore")  # what overflows tells nothing
 def drifting_columns(training: TrainingTable) -> tuple[str, ...]:
-    """Columns of numbers whose later values lie farther from the mean than earlier ones.
+    """Columns whose later values lie farther from the mean than earlier ones.
 
     Both from the mean of the earlier ones of their task; on average over tasks by a
     factor, and by three standard errors.
@@ -194,7 +194,7 @@ def _line(
 
 
 def _judged(training: TrainingTable, drifting: tuple[str, ...] = ()) -> list[Judged]:
-    """How well each candidate tells faulty rows from later ones; none without such rows.
+    """How well each candidate tells faulty rows from later ones, if there are any.
 
     Values of `drifting` columns are no part of values and past.
     """

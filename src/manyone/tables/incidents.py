@@ -234,7 +234,7 @@ def times_in(model: TableModel, frame: Frame) -> tuple[Array | None, bool, str]:
 
 
 def rows_of_tasks(estimator: OneClassEstimator) -> Array:
-    """Normal rows that each task was fitted to, counted by their weights, shape (T,)."""
+    """Normal rows that each task was fitted to, counted by weights, (T,)."""
     rows = estimator.training_
     is_normal = ~rows.outlier
     weight = rows.weight[is_normal]

@@ -1,4 +1,4 @@
-"""How one column becomes coordinates: numbers, categories, dates. Frozen, plain arrays."""
+"""How one column becomes coordinates: numbers, categories, dates."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class Curve:
 
 
 def apply_curves(curves: Sequence[Curve], values: Array) -> Array:
-    """Coordinates (n, p) of numbers (n, p), a curve for each column; NaN where missing."""
+    """Coordinates (n, p) of numbers (n, p), by a curve for each column."""
     ends = np.array([(curve.knots[0], curve.knots[-1]) for curve in curves]).T
     slopes = np.array([curve.slopes for curve in curves]).T
     coordinates = np.empty_like(values)
@@ -164,7 +164,7 @@ class NumberMap:
         )
 
     def undo(self, coordinates: Array, part: str) -> Array:
-        """Values (n,) of a part with these coordinates (n, width); NaN: it is not used."""
+        """Values (n,) with these coordinates (n, width); NaN if they are not used."""
         if part not in self.parts:
             return np.full(len(coordinates), np.nan)
         place = self.parts.index(part)
@@ -173,7 +173,7 @@ class NumberMap:
 
 @dataclass(frozen=True, eq=False)
 class LevelMap:
-    """One coordinate for each frequent level, one for rare levels, one for levels never seen.
+    """A coordinate for each frequent level, one for rare and one for unseen ones.
 
     To all other rows a level that one row has is never seen: it is encoded so, or
     left-out rows would look more usual than new ones do.
@@ -237,7 +237,7 @@ class LevelMap:
 
 @dataclass(frozen=True, eq=False)
 class DateMap:
-    """Where a moment is on the cycles that vary: sine and cosine, and never the date itself.
+    """Where a moment is on the cycles that vary, as sine and cosine; never the date.
 
     Parameters
     ----------

@@ -137,7 +137,8 @@ class TableModel(OutlierMixin, BaseEstimator):
     >>> import numpy as np, pandas as pd
     >>> from manyone import TableModel
     >>> rng = np.random.default_rng(0)
-    >>> table = pd.DataFrame({"pump": np.repeat(["a", "b"], 40), "flow": rng.normal(9, 1, 80)})
+    >>> pumps = np.repeat(["a", "b"], 40)
+    >>> table = pd.DataFrame({"pump": pumps, "flow": rng.normal(9, 1, 80)})
     >>> model = TableModel("pump", anomalies="faults").fit(table)
     >>> model.score(pd.DataFrame({"pump": ["b"], "flow": [90.0]})).alarm.tolist()
     [True]
@@ -178,8 +179,8 @@ class TableModel(OutlierMixin, BaseEstimator):
         """
         if self.alarm_rate is None:
             raise ValueError(
-                "alarm_rate=None is for estimators: a TableModel always sets thresholds. "
-                "Give a share between 0 and 1, as 0.05."
+                "alarm_rate=None is for estimators: a TableModel always sets "
+                "thresholds. Give a share between 0 and 1, as 0.05."
             )
         self.time_format_: str | None = None
         return self._become(fit_table(self, table))
@@ -279,8 +280,8 @@ class TableModel(OutlierMixin, BaseEstimator):
         calibration = self.model_.calibration_
         if promised > alarm_rate:
             warn_user(
-                f"{len(self.training_.labels)} rows cannot promise alarm_rate={alarm_rate:g}: "
-                f"{promised:.3g} is used. Give more rows."
+                f"{len(self.training_.labels)} rows cannot promise "
+                f"alarm_rate={alarm_rate:g}: {promised:.3g} is used. Give more rows."
             )
         together = ""
         if self.model_.training_.group is not None:
@@ -380,7 +381,7 @@ class TableModel(OutlierMixin, BaseEstimator):
     def _scores(
         self, frame: Frame, answers: Answers, explain: int, kept: Frame
     ) -> Table:
-        """Answers as the table that `score` returns, with columns of the rows to keep."""
+        """Answers as the table that `score` returns, with columns that are kept."""
         reasons = alarm_reasons(self, frame, answers, explain)
         return as_output(frame, answers, kept, reasons, self.task_columns)
 
@@ -556,7 +557,7 @@ class TableModel(OutlierMixin, BaseEstimator):
         moves: Mask | None,
         in_order: bool,
     ) -> tuple[PastColumns, TablePast]:
-        """What is made from the past of the rows of a frame, and the past after them."""
+        """Columns from the past of the rows of a frame, and the past after them."""
         labels = task_labels(frame, self.task_columns)
         labels = labels_like(labels, self.tasks_, self.task_columns)
         assert self.time_column is not None
@@ -601,7 +602,7 @@ class TableModel(OutlierMixin, BaseEstimator):
         return self
 
     def enroll(self, table: Table) -> Self:
-        """Add normal rows of known tasks, or new tasks; settings stay, thresholds are set anew.
+        """Add normal rows of known or new tasks: new thresholds, the same settings.
 
         The model is fitted to its rows and these. Of tasks that become too large a
         sample is kept, as in `fit`.

@@ -274,14 +274,14 @@ def carries_past(frame: Frame) -> bool:
 
 
 def carried(frame: Frame, names: Sequence[str]) -> Array:
-    """What a frame carries of the past of columns, (3, n, p): differences, swings, stills."""
+    """The past of columns in a frame, (3, n, p): differences, swings, stills."""
     hidden = [name for part in _MADE for name in _hidden_names(names, part)]
     values = frame.select(hidden).to_numpy()
     return np.moveaxis(values.reshape(len(frame), len(_MADE), len(names)), 1, 0)
 
 
 def add_past(columns: Columns, frame: Frame) -> Columns:
-    """Columns with what a frame carries of their past: differences, swings, what is usual."""
+    """Columns with their past: differences, swings, what is usual."""
     hidden = set(filter(is_hidden, frame.columns))
     names = [name for name in columns if _hidden_names([name], _MADE[0])[0] in hidden]
     if not names:
@@ -336,7 +336,7 @@ def _refuse_other_clocks(clocks: Set[str], what: str, clock: str) -> None:
 
 
 def season_words(frame: Frame, name: str, past: TablePast) -> list[str]:
-    """When in its season each row is, in words, by a time column; empty without a season."""
+    """When in its season each row is, in words; empty without a season."""
     if not past.season:
         return [""] * len(frame)
     times = known_times(frame, name, past).tolist()
@@ -377,7 +377,7 @@ class TrainingPast:
         return TablePast.none(names, tasks, self.compared, min(times.clocks))
 
     def block(self, block: Block, before: object) -> ChainedBlock:
-        """A block with its past; `before` is what tasks ended with in those before it."""
+        """A block with its past; `before` is the past of tasks in earlier blocks."""
         frame = as_table(block.X)
         refuse_missing_columns(frame, **self.roles, ignore=list(self.ignore))
         if not len(frame):

@@ -56,7 +56,7 @@ def learn_ranges(values: Array, groups: Codes) -> tuple[ColumnRange, Array]:
 
 @np.errstate(over="ignore")  # nothing is beyond infinity
 def _between(middle: Array, lowest: Array, highest: Array) -> ColumnRange:
-    """Ranges from medians (p,) and the two ends of each column, (2, p), the lower ones negated."""
+    """Ranges from medians (p,) and both ends (2, p), the lower ones negated."""
     span = highest[0] + lowest[0]
     span = np.where(span > 0, span, 1.0)
     ends = []
@@ -73,7 +73,7 @@ def _between(middle: Array, lowest: Array, highest: Array) -> ColumnRange:
 
 
 def _three_highest(values: Array, groups: Codes) -> tuple[Array, Codes]:
-    """The three highest values of each column, one a group, and their groups, (3, p) each."""
+    """The three highest values of each column, one a group, and their groups."""
     top = np.full((max(int(groups.max()) + 1, 3), values.shape[1]), -np.inf)
     np.fmax.at(top, groups, values)
     order = np.argpartition(-top, [0, 1, 2], axis=0)[:3]

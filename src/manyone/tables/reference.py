@@ -1,4 +1,4 @@
-"""Normal rows that others are compared with: what tasks are like, and how far rows lie."""
+"""Normal rows that reasons compare with: what tasks are like, how far rows lie."""
 
 from __future__ import annotations
 

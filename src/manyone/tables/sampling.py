@@ -251,9 +251,9 @@ def _warn_of_missed_copies(contents: TrainingTable, is_frequent: Mask) -> None:
     if missed > _MOST_MISSED:
         task = label_text(contents.labels.tolist()[0])
         warn_user(
-            f"Task {task}: about {missed:.0%} of its {total:,} rows are copies of rows that "
-            "are not in the sample, and will raise alarms. Name a time column, which tells "
-            "copies apart, or give fewer rows."
+            f"Task {task}: about {missed:.0%} of its {total:,} rows are copies of rows "
+            "that are not in the sample, and will raise alarms. Name a time column, "
+            "which tells copies apart, or give fewer rows."
         )
 
 
@@ -267,7 +267,7 @@ def rows_per_task(rows: TrainingTable) -> int:
 
 
 def quota_of(sizes: Codes, most: int) -> int:
-    """Rows of a task, at most so many, such that tasks of these sizes keep the limit."""
+    """Rows to keep of a task, so that tasks of these sizes keep the limit."""
     if np.minimum(sizes, most).sum() <= MOST_ROWS:
         return most
     ascending = np.sort(sizes)

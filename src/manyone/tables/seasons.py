@@ -70,8 +70,8 @@ def choose_season(training: TrainingTable) -> SeasonChoice:
     used = tuple(name for name, uses in zip(names, is_used, strict=True) if uses)
     share = 1.0 - np.exp(-gains[best][gains[best] > _WORTH].mean() / 2.0)
     reason = (
-        f"later rows of {plural(len(used), 'column')} are {share:.0%} closer to what is "
-        "usual then"
+        f"later rows of {plural(len(used), 'column')} are {share:.0%} closer to what "
+        "is usual then"
     )
     lines = [
         _line(season.name, reason if number == best else "")
@@ -109,7 +109,7 @@ def _names(training: TrainingTable) -> list[str]:
 
 
 def _is_seen(training: TrainingTable, season: Season) -> bool:
-    """Whether a usual task shows several phases, and periods before its last quarter."""
+    """Whether a usual task shows several phases and periods in its first part."""
     assert training.times is not None
     rows = np.flatnonzero(earlier_and_later(training, training.times)[0])
     codes = training.codes()[rows]

@@ -1,4 +1,4 @@
-"""What there is to say about a fitted model, line by line: in a terminal and on its page."""
+"""What there is to say about a fitted model, in a terminal and on its page."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def summary_of(model: TableModel) -> list[tuple[str, str]]:
         ("tasks", f"{len(model.tasks_):,} by {names}, {each} rows each"),
         (
             "columns used",
-            f"{used} of {len(decisions)}, as {plural(numbers, 'number')}, {for_gaps} of "
-            "them for missing values",
+            f"{used} of {len(decisions)}, as {plural(numbers, 'number')}, {for_gaps} "
+            "of them for missing values",
         ),
         ("columns dropped", named or "none"),
         *_methods(model),

@@ -1,4 +1,4 @@
-"""What a table says beside its features: whose row it is, when, and which rows are abnormal."""
+"""What a table says beside its features: whose row it is, when, whether abnormal."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class TrainingTable:
         return replace(both, totals=sizes[strata])
 
     def settled(self) -> TrainingTable:
-        """The rows that have a past, and of which it is known what is usual at their time.
+        """The rows that have a past, and a known usual value at their time.
 
         Rows before that say nothing about how far values are from it. Tasks that would
         lose most of their rows keep all of them.
@@ -130,7 +130,7 @@ class TrainingTable:
         return self.take(np.flatnonzero(is_settled | (shares < 0.5)[strata]))
 
     def without_values(self) -> TrainingTable:
-        """The same rows without what stood in them: their tasks, and how many there were."""
+        """The same rows without their values: their tasks and their number."""
         nothing = np.zeros(len(self.labels), dtype=np.int64)
         return replace(
             self,
@@ -147,7 +147,7 @@ class TrainingTable:
         return len(self.columns) > 0
 
     def strata(self) -> Codes:
-        """A number for each task, and another for its rows known to be abnormal, (n,)."""
+        """A number for each task, and another for its abnormal rows, (n,)."""
         return 2 * (self.codes() - MISSING) + self.outlier
 
     def firsts(self) -> Codes:
@@ -184,7 +184,7 @@ class TrainingTable:
         return [(key, value) for key, value in vars(self).items() if key not in apart]
 
     def ended(self, tasks: Labels, names: Sequence[str]) -> TrainingTable:
-        """The rows with the past of some tasks and columns, for rows of other tables."""
+        """The rows with the past of tasks and columns, for rows of other tables."""
         if self.past is None:
             return self
         past = None
@@ -203,7 +203,8 @@ class TrainingTable:
         label = labels_like(as_labels([label]), tasks, ["task"]).tolist()[0]
         if label not in tasks.tolist():
             raise ValueError(
-                f"Unknown task {task!r}. The model knows {shortlist(tasks.tolist(), 5)}."
+                f"Unknown task {task!r}. The model knows "
+                f"{shortlist(tasks.tolist(), 5)}."
             )
         if len(tasks) == 1:
             raise ValueError(
@@ -216,18 +217,18 @@ class TrainingTable:
         return encode(self.labels)[1]
 
     def normal(self) -> tuple[Columns, Codes, int]:
-        """Columns and tasks of the rows that are not known to be abnormal; number of tasks."""
+        """Columns and tasks of normal rows, and the number of tasks."""
         tasks, codes = encode(self.labels)
         rows = np.flatnonzero(~self.outlier)
         return self.take(rows).columns, codes[rows], len(tasks)
 
     def given(self, part: float = 1.0) -> dict[str, Any]:
-        """What an estimator's `fit` is told about the rows, which are a part of all rows."""
+        """What an estimator's `fit` is told about rows, which are some of all."""
         outlier = self.outlier if self.outlier.any() else None
         return {"task": self.labels, "outlier": outlier, "groups": self._leaving(part)}
 
     def _leaving(self, part: float) -> Labels | TimeBlocks | None:
-        """What leaves together: groups, or blocks of time where a task has two times, or None."""
+        """Rows left out together: groups, or blocks of time, or None."""
         if self.groups is not None or self.times is None:
             return self.groups
         moments = np.column_stack([self.codes(), self.times])[~self.outlier]
@@ -237,7 +238,7 @@ class TrainingTable:
 
 
 def sizes_of(strata: Codes, totals: Codes, number: int) -> Codes:
-    """Rows of each of a number of strata, from what each kept row tells, shape (number,)."""
+    """Number of rows of each stratum, from what each kept row tells."""
     sizes = np.zeros(number, dtype=np.intp)
     sizes[strata] = totals
     return sizes
@@ -283,7 +284,8 @@ def read_training(
     ]
     if not names:
         raise ValueError(
-            "The table has no column beside those that say what rows are: add some to learn from."
+            "The table has no column beside those that say what rows are: add some to "
+            "learn from."
         )
     columns = add_past(read_columns(frame, names), frame)
     times = read_times(frame, roles["time"][0]).values if roles["time"] else None

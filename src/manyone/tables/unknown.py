@@ -1,4 +1,4 @@
-"""Rows of tasks that were never seen, judged by their distance from everything that was.
+"""Rows of tasks never seen, judged by their distance from all known rows.
 
 The score is minus the distance to the nearest row of any task. What is normal for a new
 task is learned by leaving tasks out: every row is compared with the rows of the other
@@ -96,7 +96,7 @@ class UnknownTasks:
         return self.calibration.pvalues(scores, codes, alarm_rate), scores < offset[0]
 
     def rate(self, alarm_rate: float) -> float:
-        """Most normal rows of new tasks that raise an alarm where a rate was asked for."""
+        """Largest share of normal rows of new tasks that raise an alarm."""
         if self.calibration.scores.max() <= -_NOTHING_NEAR:
             return 0.0
         return float(self.calibration.offsets(alarm_rate)[1][0])

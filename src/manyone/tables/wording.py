@@ -1,4 +1,4 @@
-"""Values, what was expected of them, and what is unusual about them, as a user writes it."""
+"""Values, what was expected of them, and what is unusual, as a user writes it."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ _CLOSED = "cannot be opened. Check its permissions and those of its folder."
 _REMEDIES = {
     "SQLITE_BUSY": _BUSY,
     "SQLITE_LOCKED": _BUSY,
-    "SQLITE_READONLY": "cannot be written. Check its permissions and those of its folder.",
+    "SQLITE_READONLY": "cannot be written. Check permissions of it and its folder.",
     "SQLITE_CANTOPEN": _CLOSED,
     "SQLITE_PERM": _CLOSED,
     "SQLITE_IOERR": "cannot be read or written. Check the disk that it is on.",

@@ -97,7 +97,7 @@ def marks(p: Array) -> Array:
 
 
 def first_neighbours(counted: Array) -> Array:
-    """Sums of products of neighbouring marks and their numbers (T, 2) before the first row.
+    """Sums of products of neighbouring marks, and their numbers, (T, 2), at first.
 
     They are such that the first row of a task counts for as much as its training rows
     do, `counted` (T,).
@@ -109,7 +109,7 @@ def first_neighbours(counted: Array) -> Array:
 
 
 def weights_of_rows(neighbours: Array) -> Array:
-    """Weight of the next row of each task (k,), from the products of marks so far (k, 2)."""
+    """Weight of the next row of each task (k,), from products of marks (k, 2)."""
     r = np.sin(0.5 * np.pi * np.clip(neighbours[:, 0] / neighbours[:, 1], 0.0, 1.0))
     weight: Array = np.maximum((1.0 - r) / (1.0 + r), _LEAST)
     return weight
@@ -139,7 +139,7 @@ def bet(
 
 
 def log_mean_wealth(log_wealth: Array) -> float:
-    """Log of the mean wealth over tasks: again a martingale, that of the whole fleet."""
+    """Log of the mean wealth over tasks: again a martingale, that of the fleet."""
     most = float(log_wealth.max())
     if most == -np.inf:
         return most

@@ -71,7 +71,7 @@ class IncidentFinder:
         }
 
     def find(self, numbers: range) -> None:
-        """Find the incidents that the last rows of the store, of these numbers, join."""
+        """Find the incidents that the last rows of the store join."""
         lines = self._store.execute(
             "SELECT name, number, rows, depth, iif(answer = 1, 1.0, rank_p), "
             "iif(answer = 1, 1.0, depth_p), alarm AND muted IS NULL AND answer <> 1, "

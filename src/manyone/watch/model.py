@@ -1,4 +1,4 @@
-"""What a monitor needs of a model, whether an estimator, a pipeline or a model of tables."""
+"""What a monitor needs of an estimator, a pipeline or a model of tables."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WatchedModel = TableModel | TaskPipeline | OneClassEstimator
 
 
 def resolved(scores: Array) -> Array:
-    """Scores to eleven digits: the others depend on how many rows are scored together."""
+    """Scores to eleven digits: later ones depend on the size of blocks."""
     mantissa, exponent = np.frexp(scores)
     return np.ldexp(np.rint(mantissa * 2.0**36) / 2.0**36, exponent)
 
@@ -58,15 +58,15 @@ def answer_rows(
 
 
 def estimator_of(model: WatchedModel) -> OneClassEstimator:
-    """The fitted estimator inside a model of tables or a pipeline, or the estimator itself."""
+    """The fitted estimator itself, also inside a pipeline or a model of tables."""
     estimator = model
     if isinstance(model, TableModel | TaskPipeline):
         check_is_fitted(model)
         estimator = model.model_
     if not isinstance(estimator, OneClassEstimator):
         raise ValueError(
-            "A monitor watches estimators of manyone, its pipelines (manyone.make_pipeline) and "
-            f"TableModel; got a {type(model).__name__}."
+            "A monitor watches estimators of manyone, its pipelines "
+            f"(manyone.make_pipeline) and TableModel; got a {type(model).__name__}."
         )
     estimator._check_calibrated()
     return estimator

@@ -142,14 +142,15 @@ class Monitor:
         other_tasks = len(self.state.level) != len(estimator_of(model).tasks_)
         if other_tasks or self.state.fingerprint != fingerprint_of(model):
             raise ValueError(
-                "The state belongs to another model, or to this one before it was changed (its "
-                "tasks or left-out scores differ). Name another file to start anew."
+                "The state belongs to another model, or to this one before it was "
+                "changed (its tasks or left-out scores differ). Name another file to "
+                "start anew."
             )
         rate = estimator_of(model)._check_calibrated()
         if rate != self.state.rate:  # recalibrated: another promise
             warn_user(
-                f"The model promises alarms on {rate:.3g} of normal rows now, before it "
-                f"was {self.state.rate:.3g}. From here on the new rate is used."
+                f"The model promises alarms on {rate:.3g} of normal rows now, before "
+                f"it was {self.state.rate:.3g}. From here on the new rate is used."
             )
             self.state.level = np.minimum(
                 self.state.level * rate / self.state.rate, 0.5
@@ -210,7 +211,7 @@ class Monitor:
         return self.model.with_past(frame, past, moves=is_new, in_order=False)[0]
 
     def _is_new(self, frame: Frame, id: object) -> Mask:
-        """Which rows did not come before, and are the first with their id, shape (n,)."""
+        """Which rows (n,) did not come before, and are the first with their id."""
         ids = plain_ids(id, len(frame), self.state.memory.count)
         is_new = ~self.state.memory.find(ids)[0]
         is_new &= _first_places(ids) == np.arange(len(ids))
@@ -250,7 +251,7 @@ class Monitor:
         new: Codes,
         rows: RememberedRows,
     ) -> Array:
-        """Fill in what is said of new rows, and learn from them; returns the evidence (n,)."""
+        """Judge new rows, and learn from them; returns the evidence (n,)."""
         evidence = np.full(len(rows), np.nan)
         rows["task"][new] = by_model.codes[new]
         rows["score"][new] = by_model.score[new]
@@ -269,7 +270,7 @@ class Monitor:
     # -------------------------------------------------------------------------- answers
 
     def feedback(self, ids: object, *, normal: object = True) -> int:
-        """Tell whether rows were normal: all of them, some, or alarms only; now or later.
+        """Tell whether rows were normal: all, some, or alarms only; now or later.
 
         Parameters
         ----------
@@ -299,7 +300,8 @@ class Monitor:
                 self.state.memory.correct(row_id, float(is_normal), answer)
         if forgotten:
             warn_user(
-                f"{forgotten} of {len(row_ids)} ids are not among the last rows: left out."
+                f"{forgotten} of {len(row_ids)} ids are not among the last rows: left "
+                "out."
             )
         return used
 
@@ -470,7 +472,7 @@ def _first_places(ids: list[Id]) -> Codes:
 
 
 def _rounds(codes: Codes, rows: Codes) -> Iterator[Codes]:
-    """The rows in rounds: the first row of every task, then the second of each, and so on."""
+    """The rows in rounds: the first row of every task, then the second, and so on."""
     if not len(rows):
         return
     place = places(codes[rows], None)[0]

@@ -1,4 +1,4 @@
-"""Alarms that nobody wants to hear of: entities that are muted, and times of maintenance.
+"""Alarms that nobody wants to hear of: muted entities, times of maintenance.
 
 A muted row is scored, stored and marked. It counts for no incident, no exit code and no
 message, and is evidence of nothing.

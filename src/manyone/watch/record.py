@@ -1,4 +1,4 @@
-"""The page of a store: rows, answers, incidents and drift as ``manyone watch`` has them."""
+"""The page of a store: rows, answers, incidents and drift of ``manyone watch``."""
 
 from __future__ import annotations
 

@@ -3,19 +3,20 @@
 Whoever reads the store should read the views: they have plain names and stay as they
 are. Tables may change with `FORMAT`.
 
-=============  =====================================================================================
+=============  =========================================================================
 view           its columns
-=============  =====================================================================================
-scores         id, task, time, score, p_value, alarm, basis, drift, answer, file, row, seen
+=============  =========================================================================
+scores         id, task, time, score, p_value, alarm, basis, drift, answer, file, row,
+               seen
 alarms         the same and reason, muted, incident, for rows that raised an alarm
 tasks          task, rows, alarms, latest, drift_since, drift_flagged, silent
 rates_by_day   day, task, rows, alarms
 answers        id, answer, given, used
 files          path, rows, bytes, read
-incidents      task, column, alarms, rows, begin, end, by_chance, stands_out, worst_row, reason,
-               id, answer, seen, changed
+incidents      task, column, alarms, rows, begin, end, by_chance, stands_out, worst_row,
+               reason, id, answer, seen, changed
 messages       id, task, kind, text, made, due, tries, problem, sent
-=============  =====================================================================================
+=============  =========================================================================
 
 ``time`` and ``latest`` are as the table had them. ``seen``, ``given`` and ``read`` are
 when it happened, in UTC. ``alarm``, ``drift`` and ``stands_out`` are 0 or 1. ``answer``
@@ -34,10 +35,13 @@ TABLES = """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 
 -- The state of the Monitor, without the rows that it remembers: they are in judged_row.
-CREATE TABLE monitor (number INTEGER PRIMARY KEY CHECK (number = 1), state BLOB NOT NULL);
+CREATE TABLE monitor (
+    number INTEGER PRIMARY KEY CHECK (number = 1),
+    state BLOB NOT NULL
+);
 
--- Each file that was read, under its full path. A file that was replaced by another is read as a
--- new one: the last of a path is the one that can go on.
+-- Each file that was read, under its full path. A file that was replaced by another is
+-- read as a new one: the last of a path is the one that can go on.
 CREATE TABLE file (
     number INTEGER PRIMARY KEY,
     path TEXT NOT NULL,
@@ -61,7 +65,7 @@ CREATE TABLE judged_row (
     score REAL NOT NULL,
     p_value REAL NOT NULL,
     alarm INTEGER NOT NULL,
-    raised INTEGER NOT NULL,-- by the monitor; --at-least and --direction take alarms away
+    raised INTEGER NOT NULL,-- by the monitor, before --at-least and --direction
     muted TEXT,             -- why, where the alarm is muted
     basis TEXT NOT NULL,
     drift INTEGER NOT NULL,
@@ -100,10 +104,11 @@ CREATE TABLE task (
     drift_flagged TEXT,
     drift_moment REAL,          -- when it was flagged, as a number
     gaps BLOB,                  -- the last ones between its rows, float32
-    silent REAL                 -- p-value of the gap that it has now, where that is too low
+    silent REAL                 -- p-value of its present gap, where that is too low
 );
 
--- Every answer that somebody gave, whether its row has come or not. The last one of an id counts.
+-- Every answer that somebody gave, whether its row has come or not. The last one of an
+-- id counts.
 CREATE TABLE answer (
     number INTEGER PRIMARY KEY,
     id TEXT NOT NULL,
@@ -200,7 +205,10 @@ FROM message;
 CREATE VIEW incidents AS
 SELECT task, "column", alarms, rows, "begin", "end", by_chance, stands_out, worst_row,
     reason, id,
-    (SELECT CASE WHEN sum(answer = 0) THEN 'fault' WHEN min(answer) = 1 THEN 'normal' END
+    (SELECT CASE
+        WHEN sum(answer = 0) THEN 'fault'
+        WHEN min(answer) = 1 THEN 'normal'
+     END
      FROM judged_row WHERE judged_row.incident = incident.id) AS answer,
     seen, changed
 FROM incident;

@@ -251,7 +251,7 @@ def _past_of(model: WatchedModel) -> TablePast | None:
 
 
 def counted_rows(calibration: Calibration) -> Array:
-    """What a left-out row of each task counts for, shape (T,): 1 if it is like no other."""
+    """What a left-out row of each task counts for (T,): 1 if it is like no other."""
     rows = np.diff(calibration.starts)
     usual = calibration.weight.sum() / max(len(calibration.weight), 1)
     return np.where(rows > 0, calibration.counts / np.maximum(rows, 1), usual)

@@ -79,7 +79,7 @@ def learn_thresholds(
 def thresholds_of(
     state: MonitorState, anchors: Anchors, t: Codes | slice = slice(None)
 ) -> tuple[Array, Array]:
-    """Bounds (k,) that thresholds of tasks do not fall below, and the thresholds (k,)."""
+    """Lower bounds (k,) of thresholds of tasks, and the thresholds (k,)."""
     window = state.window[t]
     low = thresholds.confirmed_low(anchors.low[t], window, state.confirmed[t])
     now = thresholds.current_thresholds(
@@ -98,7 +98,7 @@ def forget_thresholds(state: MonitorState, anchors: Anchors, t: Codes) -> None:
 
 
 def _believed_normal(state: MonitorState, t: Codes) -> Array:
-    """How far an alarm without an answer is normal (k,): as often as answered ones were."""
+    """Weight (k,) of an unanswered alarm as normal: as often as answered ones were."""
     answered = np.ones(len(state.answers)) @ state.answers  # faster than sum(axis=0)
     prior = (1.0 + answered[0]) / (2.0 + answered.sum())
     normal, abnormal = state.answers[t].T
@@ -107,7 +107,7 @@ def _believed_normal(state: MonitorState, t: Codes) -> Array:
 
 
 def push(state: MonitorState, t: Codes, scores: Array, *, confirmed: bool) -> None:
-    """Add scores, at most one of each task, to the references; the oldest ones leave."""
+    """Add scores, at most one a task, to the references; the oldest ones leave."""
     state.window[t, state.head[t]] = scores
     state.confirmed[t, state.head[t]] = confirmed
     state.head[t] = (state.head[t] + 1) % thresholds.WINDOW

@@ -111,7 +111,7 @@ class StoredRows:
         return self._store.last_row
 
     def find(self, ids: Sequence[Id]) -> tuple[Mask, RememberedRows]:
-        """Which ids are in the store (n,), and their rows (n,); zeros for the others."""
+        """Which ids are in the store (n,), and their rows (n,), zeros without one."""
         texts = [str(row_id) for row_id in ids]
         cursor = self._store.execute(
             "SELECT id, task, score, p_value, raised, drift, weight, answer "
@@ -126,7 +126,7 @@ class StoredRows:
             return find_rows(texts, by_id)
 
     def add(self, ids: Sequence[Id], rows: RememberedRows) -> None:
-        """Do nothing: `Store.add_rows` adds them, with what the monitor does not know."""
+        """Do nothing: `Store.add_rows` adds them, and more about them."""
 
     def correct(self, row_id: Id, weight: float, answer: int) -> None:
         """Change what is known of a row."""
@@ -155,7 +155,7 @@ class Store:
             make_tables(self._connection)
 
     def commit(self, monitor: Monitor | None = None) -> None:
-        """Save all since the last commit, the monitor too if one is given, and go on."""
+        """Save all since the last commit, a monitor too if it is given."""
         if monitor is not None:
             self._save(monitor.state)
         self.execute("COMMIT")
@@ -260,7 +260,8 @@ class Store:
         if past is not None:
             state.past = past.of_tasks(model.tasks_)
         self.execute(
-            "UPDATE task SET drift_since = NULL, drift_flagged = NULL, drift_moment = NULL"
+            "UPDATE task SET drift_since = NULL, drift_flagged = NULL, drift_moment = "
+            "NULL"
         )
         self.set_note(MODEL_SINCE, str(self.last_row))
         self._save(state)
@@ -352,16 +353,16 @@ class Store:
         return numbers
 
     def _count_tasks(self, first: int) -> None:
-        """Count rows and alarms of tasks from a row on, and note when each was seen last."""
+        """Count rows and alarms of tasks from a row on, and note the last of each."""
         # The time of the row with the latest moment comes with it: SQLite promises that
         # for a query with one maximum.
         self.execute(
             "INSERT INTO task (name, rows, alarms, first_row, latest, latest_moment) "
             "SELECT counted.task, rows, alarms, first_row, time, moment FROM "
-            "(SELECT task, count(*) AS rows, sum(alarm) AS alarms, min(number) AS first_row "
-            "FROM judged_row WHERE number >= :first AND task IS NOT NULL GROUP BY task) "
-            "AS counted LEFT JOIN (SELECT task, time, max(moment) AS moment "
-            "FROM judged_row WHERE number >= :first GROUP BY task) AS last "
+            "(SELECT task, count(*) AS rows, sum(alarm) AS alarms, min(number) AS "
+            "first_row FROM judged_row WHERE number >= :first AND task IS NOT NULL "
+            "GROUP BY task) AS counted LEFT JOIN (SELECT task, time, max(moment) AS "
+            "moment FROM judged_row WHERE number >= :first GROUP BY task) AS last "
             "ON last.task = counted.task WHERE true ON CONFLICT (name) DO UPDATE SET "
             "rows = task.rows + excluded.rows, alarms = task.alarms + excluded.alarms, "
             "latest = CASE WHEN excluded.latest_moment < latest_moment "

@@ -1,4 +1,4 @@
-r"""Thresholds that follow the rows: adaptive conformal inference with a sliding reference.
+r"""Thresholds that follow the rows: adaptive conformal inference.
 
 The reference of a task is its last 100 rows taken as normal. At first it is its
 left-out scores, moved so that the first threshold is the model's own; they give way to
@@ -120,7 +120,7 @@ def _through(offset: Array, scores: Array, rate: float) -> Array:
 
 
 def _places(level: Array, window: Array) -> Codes:
-    """Place (k,) of the threshold among the ascending scores of each reference (k, W)."""
+    """Place (k,) of the threshold among ascending scores of references (k, W)."""
     valid = np.count_nonzero(~np.isnan(window), axis=1)
     return np.floor(level * (valid + 1.0) - 1.0 + 1e-9).astype(np.intp)
 
@@ -140,7 +140,7 @@ def first_window(scores: Array) -> Array:
 
 
 def tasks_with_ties(scores: Array) -> Mask:
-    """Tasks (T,) of whose scores more than a tenth tie, to the precision of histories."""
+    """Tasks (T,) of which more than a tenth of the scores tie."""
     ascending = np.sort(scores.astype(np.float32), axis=1)  # NaN last, equal to nothing
     like_next = np.zeros(ascending.shape, dtype=bool)
     like_next[:, :-1] = ascending[:, 1:] == ascending[:, :-1]
@@ -162,7 +162,7 @@ def _thinned(ascending: Array) -> Array:
 
 
 def reference_pvalues(window: Array, scores: Array) -> Array:
-    """P-value (k,) of each score among its reference (k, W), NaN where there is none."""
+    """P-value (k,) of each score among its reference (k, W); NaN without one."""
     below = np.count_nonzero(window <= scores[:, None], axis=1)
     return (1.0 + below) / (1.0 + np.count_nonzero(~np.isnan(window), axis=1))
 
@@ -197,7 +197,7 @@ def confirmed_low(low: Array, window: Array, confirmed: Mask) -> Array:
 def moved_level(
     level: Array, weight: Array, alarm: Mask, rate: float, answered: Mask
 ) -> Array:
-    """Levels (k,) after rows that count as normal with some weight, if answers were given.
+    """Levels (k,) after rows that count as normal with some weight.
 
     In tasks without an answer of their own the level stays at 0 or above.
     """

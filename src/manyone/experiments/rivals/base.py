@@ -67,11 +67,11 @@ class Detector(Rival):
         return self._models[t].score_samples(X)
 
     def _training_scores(self, t: int) -> Array:
-        """Scores of the rows of a task that the detector itself sets its threshold on."""
+        """Scores of the rows that the detector sets the threshold of a task on."""
         return self._scores(self._rows[t], t)
 
     def recalibrate(self, alarm_rate: float) -> Self:
-        """Set thresholds as ``contamination=alarm_rate`` does: a quantile of training scores.
+        """Set thresholds as ``contamination`` does: at quantiles of training scores.
 
         So do the detectors of scikit-learn and of PyOD.
         """

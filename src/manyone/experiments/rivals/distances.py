@@ -13,7 +13,7 @@ from manyone.experiments.rivals.base import Detector
 
 
 class PerTaskNearestNeighbour(Detector):
-    """Distance to the nearest row of a task; thresholds from distances between its rows."""
+    """Distance to the nearest row of a task; thresholds from its own distances."""
 
     def __init__(self, *, norm: Literal["euclidean", "cityblock"] = "euclidean"):
         self.norm = norm
@@ -32,7 +32,7 @@ class PerTaskNearestNeighbour(Detector):
 
 
 class LargestDeviation(Detector):
-    """Largest deviation of a column from the mean of its task, in pooled standard deviations."""
+    """Largest deviation from the mean of the task, in pooled standard deviations."""
 
     def _detectors(self) -> list[Array]:
         spread = np.concatenate(self._centred_rows()).std(axis=0)
@@ -45,7 +45,9 @@ class LargestDeviation(Detector):
 class ShrunkMahalanobis:
     r"""Mahalanobis distance with a shrunk covariance.
 
-    .. math:: \Sigma = (1 - s) C'C / n + s \mu I, \qquad \mu = \operatorname{tr}(C'C) / (n d),
+    .. math::
+        \Sigma = (1 - s) C'C / n + s \mu I, \qquad
+        \mu = \operatorname{tr}(C'C) / (n d),
 
     for centred rows C, from the singular vectors of C alone: d x d is never formed.
 
@@ -71,13 +73,13 @@ class ShrunkMahalanobis:
         self._across = 1.0 / np.sqrt(floor) if d > len(singular) else 0.0
 
     def whiten(self, Z: Array) -> Array:
-        r""":math:`\Sigma^{-1/2} z` of the rows of Z (m, d), whose length is the distance."""
+        r""":math:`\Sigma^{-1/2} z` of rows of Z (m, d): its length is the distance."""
         change = (Z @ self._directions.T) * (self._along - self._across)
         return self._across * Z + change @ self._directions
 
 
 class PerTaskMahalanobis(Detector):
-    """Distance to the mean of a task, its covariance shrunk ("auto": by Ledoit and Wolf's rule)."""
+    """Distance to the mean of a task, its covariance shrunk ("auto": Ledoit-Wolf)."""
 
     def __init__(self, *, shrinkage: float | Literal["auto"] = "auto"):
         self.shrinkage = shrinkage

@@ -25,7 +25,7 @@ class PerTaskIsolationForest(Detector):
 
 
 class PooledIsolationForest(Detector):
-    """One `IsolationForest` for the rows of all tasks, as they are or about their task's mean.
+    """One `IsolationForest` for all rows, as they are or about their task's mean.
 
     Thresholds are those of each task's own rows.
     """
@@ -43,7 +43,7 @@ class PooledIsolationForest(Detector):
 
 
 class PerTaskLocalOutlierFactor(Detector):
-    """One `LocalOutlierFactor` per task, which bounds its neighbours by the rows it has."""
+    """One `LocalOutlierFactor` per task, its neighbours bounded by the rows."""
 
     def __init__(self, *, n_neighbors: int = 20):
         self.n_neighbors = n_neighbors
@@ -121,7 +121,7 @@ class OneVsRestSVC(Rival):
 
 
 class LinearDiscriminants(Rival):
-    """`LinearDiscriminantAnalysis`, covariance shrunk; scores are log probabilities of the tasks.
+    """`LinearDiscriminantAnalysis`, covariance shrunk; scores: log probabilities.
 
     They rank rows far better than the bare discriminants, which cannot single out a
     task in the middle of the others.
