@@ -54,14 +54,21 @@ def test_known_outliers_are_in_no_fold():
     assert assign_folds(rows, np.arange(4.0), 10).tolist() == [0, 1, -1, -1]
 
 
-def test_outliers_are_dealt_by_their_content_whatever_their_task_is_called():
+@pytest.mark.parametrize(
+    "groups",
+    [None, np.arange(60) // 2, TimeBlocks(np.tile(np.arange(15), 4))],
+    ids=["rows", "groups", "blocks of time"],
+)
+def test_outliers_are_dealt_by_their_content_whatever_their_task_is_called(groups):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 3))
     task = np.repeat(np.arange(4), 15)
     outlier = np.isin(np.arange(60), [0, 7, 20, 33, 34, 50, 51, 52])
     trained_on = []
     for names in (task, 9 - task):
-        rows, _, source = training_rows(IndependentOCKSR(), X, names, outlier)
+        rows, _, source = training_rows(
+            IndependentOCKSR(), X, names, outlier, groups=groups
+        )
         splits = halved_splits(rows, "seen")
         trained_on.append([sorted(source[split.train]) for split in splits])
     assert trained_on[0] == trained_on[1]

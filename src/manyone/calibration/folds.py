@@ -337,7 +337,10 @@ def assign_folds(
     level = np.zeros(len(dealt)) if similarity is None else similarity[dealt]
     unit = rows.content[dealt]
     if rows.group is not None:
-        unit = np.unique(rows.group[dealt], return_inverse=True)[1]
+        # Outliers of all tasks are dealt together: names of tasks must not order them.
+        place_of_task = np.append(np.argsort(content_order(rows)), rows.n_tasks)
+        groups = place_of_task[rows.codes] * (rows.group.max() + 1) + rows.group
+        unit = np.unique(groups[dealt], return_inverse=True)[1]
         mean = np.bincount(unit, level) / np.bincount(unit)
         level = np.zeros(len(dealt)) if rows.forward else mean[unit]
     order = np.lexsort((unit, _ranks(level), owner))
