@@ -474,6 +474,8 @@ def test_the_library_does_not_matter():
         {
             "x": rng.normal(size=40),
             "n": rng.integers(0, 9, size=40),
+            "wide": 2**53 + rng.integers(0, 10**6, size=40),
+            "long": pd.to_timedelta(rng.integers(10**5, 2 * 10**5, size=40), "D"),
             "b": rng.random(40) < 0.5,
             "k": rng.choice(["u", "v"], size=40),
             "t": pd.date_range("2024-01-01", periods=40, freq="7h"),

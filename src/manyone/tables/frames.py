@@ -376,7 +376,10 @@ def read_columns(frame: Frame, names: Sequence[str]) -> Columns:
 
 def numbers(series: Series) -> Array:
     """Values as float64, NaN where missing."""
-    if not series.dtype.is_float() or len(series) == 0:
+    dtype = series.dtype
+    # pyarrow casts no whole number beyond 2^53, and NumPy has none of 128 bits.
+    is_whole = dtype.is_integer() and dtype not in (nw.Int128, nw.UInt128)
+    if not (dtype.is_float() or is_whole) or len(series) == 0:
         series = series.cast(nw.Float64)
     return np.asarray(series.to_numpy(), dtype=np.float64)
 
