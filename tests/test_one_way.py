@@ -144,7 +144,7 @@ def test_rows_are_not_judged_for_nothing(name, monkeypatch):
         raise AssertionError("a row was judged")
 
     monkeypatch.setattr("manyone.calibration.tails.Tails.known", refuse)
-    monkeypatch.setattr("manyone.models.guards.TrainingNearness.left_out", refuse)
+    monkeypatch.setattr("manyone.models.nearness.TrainingNearness.left_out", refuse)
     bare = make_model(name, 12, alarm_rate=None).fit(MANY, task=MANY_TASK)
     scores = bare.score_tasks(NEW)
     np.testing.assert_allclose(scores, fitted.score_tasks(NEW), rtol=1e-11, atol=1e-9)

@@ -30,8 +30,10 @@ from manyone.kernels.gram import Expansion, Points, PointScorer
 from manyone.kernels.kernel import KERNELS, MIXTURE, Kernel
 from manyone.metric.shrinkage import TaskWhitenings, Whitening
 from manyone.metric.whitener import TaskWhitener
+from manyone.models.column_range import ColumnRange
 from manyone.models.combined import CombinedScorer, Tail
-from manyone.models.guards import ColumnRange, Guarded, Nearness
+from manyone.models.guards import Guarded
+from manyone.models.nearness import Nearness
 from manyone.models.resemblance import Resemblance
 from manyone.models.scale import Scale
 from manyone.models.scorers import Balls, InMetric, Projection, Scorer, TwoLayers

@@ -15,7 +15,8 @@ from manyone.data.sweeps import Source
 from manyone.engines import Block, TakeSample, fit, local_sweep
 from manyone.fitting.metric import metric_of
 from manyone.metric.shrinkage import pooled_whitening
-from manyone.models.guards import LeftOutGuard, unguarded
+from manyone.models.guards import unguarded
+from manyone.models.nearness import LeftOutGuard
 
 RNG = np.random.default_rng(2)
 N = 900

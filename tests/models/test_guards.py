@@ -9,17 +9,14 @@ from manyone import IndependentOCKSR, JointOCKSR, NonlinearOCKSR
 from manyone.data.rows import training_rows
 from manyone.estimators import METHODS
 from manyone.kernels import Kernel
-from manyone.models.guards import (
+from manyone.models.column_range import ColumnRange, score_range
+from manyone.models.guards import Guarded, guard_in, unguarded
+from manyone.models.nearness import (
     POINTS_PER_TASK,
-    ColumnRange,
-    Guarded,
     Nearness,
     UsualDistances,
-    guard_in,
     nearness_of,
-    score_range,
     spread_over_tasks,
-    unguarded,
 )
 from manyone.tables.ranges import learn_ranges
 
@@ -278,8 +275,8 @@ def test_points_are_spread_over_tasks(monkeypatch):
     task = np.concatenate([task, task[:7], task[:7]])
     rows, _, _ = training_rows(JointOCKSR(), X, task)
     assert len(spread_over_tasks(rows)) == 21
-    monkeypatch.setattr("manyone.models.guards.POINTS_PER_TASK", 5)
-    monkeypatch.setattr("manyone.models.guards.LEAST_POINTS", 0)
+    monkeypatch.setattr("manyone.models.nearness.POINTS_PER_TASK", 5)
+    monkeypatch.setattr("manyone.models.nearness.LEAST_POINTS", 0)
     chosen = spread_over_tasks(rows)
     assert np.bincount(rows.codes[chosen]).tolist() == [5, 5, 5]
     assert len(np.unique(rows.content[chosen])) == 15

@@ -42,7 +42,7 @@ from manyone.metric.shrinkage import (
     Whitening,
     pooled_whitening,
 )
-from manyone.models.guards import with_nearness
+from manyone.models.nearness import with_nearness
 from manyone.models.scorers import behind_metric
 from manyone.models.solution import Solution
 from manyone.routing import RoutingState

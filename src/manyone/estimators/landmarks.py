@@ -30,7 +30,7 @@ from manyone.fitting.plan import Passes, Plan, sample_size, seed_of
 from manyone.kernels.gram import Gram
 from manyone.kernels.kernel import VALUES_ONLY, Kernel
 from manyone.metric.shrinkage import Whitening
-from manyone.models.guards import (
+from manyone.models.nearness import (
     LeftOutGuard,
     TrainingNearness,
     nearness_of,

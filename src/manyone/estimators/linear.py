@@ -24,7 +24,7 @@ from manyone.fitting.linear import (
 from manyone.fitting.plan import Passes
 from manyone.fitting.statistics import AddUp
 from manyone.kernels.gram import Expansion, Gram
-from manyone.models.guards import LeftOutGuard
+from manyone.models.nearness import LeftOutGuard
 from manyone.models.solution import FitReport, Solution
 from manyone.solvers.eigenbasis import eigenbasis, left_out_scores_of_structure
 from manyone.solvers.linear import LinearSolution, smallest_frobenius, solve_linear

@@ -28,7 +28,7 @@ from manyone.fitting.two_layers import (
 )
 from manyone.kernels.gram import Gram, Points
 from manyone.kernels.landmarks import expanded
-from manyone.models.guards import LeftOutGuard
+from manyone.models.nearness import LeftOutGuard
 from manyone.models.scorers import TwoLayers
 from manyone.models.solution import FitReport, Solution
 from manyone.solvers.nonlinear import NonlinearSolution

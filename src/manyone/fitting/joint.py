@@ -12,7 +12,7 @@ from manyone.fitting.statistics import (
     solve_statistics,
 )
 from manyone.kernels.gram import Expansion
-from manyone.models.guards import LeftOutGuard
+from manyone.models.nearness import LeftOutGuard
 from manyone.models.resemblance import Resemblance
 from manyone.models.solution import Solution
 

@@ -22,7 +22,7 @@ from manyone.data.rows import CodedRows, TrainingRows
 from manyone.fitting.closed_form import scores_without_groups
 from manyone.fitting.plan import Plan
 from manyone.fitting.statistics import Ridge
-from manyone.models.guards import LeftOutGuard
+from manyone.models.nearness import LeftOutGuard
 from manyone.models.solution import Judge
 from manyone.solvers.leave_blocks import solve_primal_without_blocks
 from manyone.solvers.ridge import left_out_rows, one_minus_leverage

@@ -14,7 +14,7 @@ from manyone.fitting.left_out import JudgedRows, LeftOutPass, judged_rows
 from manyone.fitting.plan import Plan
 from manyone.fitting.statistics import Statistics, symmetric
 from manyone.kernels.landmarks import expanded
-from manyone.models.guards import LeftOutGuard
+from manyone.models.nearness import LeftOutGuard
 from manyone.solvers.eigenbasis import eigenbasis
 from manyone.solvers.ridge import effective_alpha, left_out_rows, one_minus_leverage
 

@@ -23,7 +23,7 @@ from manyone.kernels.gram import Gram, Points
 from manyone.kernels.kernel import Kernel
 from manyone.kernels.landmarks import landmark_features
 from manyone.metric.shrinkage import Whitening
-from manyone.models.guards import TrainingNearness
+from manyone.models.nearness import TrainingNearness
 from manyone.solvers.landmark_positions import solve_landmark_positions
 from manyone.solvers.ridge import effective_alpha
 from manyone.threads import solve_lower

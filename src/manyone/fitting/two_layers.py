@@ -13,7 +13,7 @@ from manyone.fitting.left_out import JudgedRows, LeftOutPass, judged_rows
 from manyone.fitting.plan import Plan
 from manyone.kernels.kernel import resolve_kernel
 from manyone.kernels.landmarks import landmark_features
-from manyone.models.guards import LeftOutGuard
+from manyone.models.nearness import LeftOutGuard
 from manyone.models.scorers import Scorer
 from manyone.solvers.two_layers import TwoLayerProblem
 

@@ -13,7 +13,7 @@ import numpy as np
 from manyone._types import Array, Codes, Labels, Mask
 from manyone.data.rows import row_numbers
 from manyone.messages import shortlist
-from manyone.models.guards import ALARM, ColumnRange
+from manyone.models.column_range import ALARM, ColumnRange
 from manyone.tables.decisions import Decision, decide
 from manyone.tables.frames import (
     Columns,

@@ -15,8 +15,9 @@ from manyone.data.rows import MISSING
 from manyone.estimators.combined import CombinedOneClass
 from manyone.metric.reasons import find_reasons, precision
 from manyone.metric.shrinkage import TaskWhitenings
+from manyone.models.column_range import ColumnRange
 from manyone.models.combined import combined_scorer
-from manyone.models.guards import ColumnRange, guard_in
+from manyone.models.guards import guard_in
 from manyone.progress import counted
 from manyone.tables.answers import Answers
 from manyone.tables.claims import claimed_tasks

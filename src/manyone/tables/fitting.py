@@ -16,12 +16,8 @@ from manyone.data.rows import TrainingRows, in_memory, training_rows
 from manyone.estimators.base import OneClassEstimator
 from manyone.estimators.combined import CombinedOneClass
 from manyone.messages import CalibrationWarning, warn_user
-from manyone.models.guards import (
-    ColumnRange,
-    Guarded,
-    excess_of_margins,
-    score_range,
-)
+from manyone.models.column_range import ColumnRange, excess_of_margins, score_range
+from manyone.models.guards import Guarded
 from manyone.tables.choice import Choice, choose_model
 from manyone.tables.decisions import holds_dates
 from manyone.tables.encoder import Encoder

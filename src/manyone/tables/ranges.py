@@ -13,7 +13,7 @@ import numpy as np
 
 from manyone._types import Array, Codes
 from manyone.data.rows import MISSING
-from manyone.models.guards import ColumnRange
+from manyone.models.column_range import ColumnRange
 
 # In tails; one wild training row must not switch the guard off.
 _LEAST_MARGIN = 0.25

@@ -19,7 +19,7 @@ from scipy.spatial.distance import cdist
 from manyone._types import Array, Codes, Mask
 from manyone.calibration import Calibration
 from manyone.data.rows import row_blocks
-from manyone.models.guards import ColumnRange, score_range
+from manyone.models.column_range import ColumnRange, score_range
 
 # Distance of the rows of a task from other tasks if there are none.
 _NOTHING_NEAR = 1e150
