@@ -29,7 +29,6 @@ from scipy.signal import lfilter
 
 from manyone import IndependentOCKSR, TableModel
 from manyone.alerts.incidents import Findings
-from manyone.tables.frames import as_table
 from manyone.tables.incidents import findings_of, scored_rows
 
 PROMISE = 0.01
@@ -106,9 +105,8 @@ def frame(task: np.ndarray, values: np.ndarray) -> pl.DataFrame:
 
 
 def findings(model: TableModel, table: pl.DataFrame) -> Findings:
-    rows = as_table(table)
-    answers = model._answer(rows, None, "pooled")
-    return findings_of(model, [scored_rows(model, rows, answers)])
+    rows, _ = model.read(table)
+    return findings_of(model, [scored_rows(model, rows, model._answer(rows))])
 
 
 def faulty_tables(
@@ -189,13 +187,12 @@ def in_time(
         model.fit(table(slice(0, trained)))
         for first in range(trained, end, 100):
             part = slice(first, first + 100)
-            calm = findings(model, model._table(table(part)).to_native())
+            calm = findings(model, table(part))
             found = []
             for length in (10, 20, 40):
                 shifted = values.copy()
                 shifted[1, first + 40 : first + 40 + length, 1] += 4.0
-                broken = model._table(table(part, shifted)).to_native()
-                outstanding = findings(model, broken).outstanding
+                outstanding = findings(model, table(part, shifted)).outstanding
                 found.append(any(incident.task == 1 for incident in outstanding))
             results.append([len(calm.outstanding), calm.more_than_chance, *found])
     return np.mean(results, axis=0)

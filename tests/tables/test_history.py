@@ -10,7 +10,6 @@ import manyone
 from manyone import IndependentOCKSR, Monitor, TableModel
 from manyone.selection.search import Judged
 from manyone.tables import in_time as in_time_module
-from manyone.tables.frames import as_table
 from manyone.tables.wording import AboutPast, Words, past_words
 
 METHOD = IndependentOCKSR(metric="adaptive", kernel="laplacian", width=3.0)
@@ -64,8 +63,8 @@ def test_order_and_blocks_do_not_matter(model, tables):
     past = None
     parts = []
     for start in range(0, len(later), 37):
-        frame, past = model.with_past(as_table(later[start : start + 37]), past)
-        parts.append(model.score(frame.to_native())["score"])
+        rows, past = model.read(later[start : start + 37], past)
+        parts.append(model._answer(rows).score)
     np.testing.assert_allclose(np.concatenate(parts), scores["score"], atol=1e-12)
 
 
@@ -358,9 +357,8 @@ def test_a_level_that_stays_counts_up_to_a_limit_that_another_task_goes_beyond()
 
     def coordinates(flow, code):
         table = later[later["pump"] == "b"].assign(flow=flow)
-        frame, _ = model.with_past(as_table(table))
-        columns = encoder.read(frame)
-        return encoder.encode(columns, np.full(len(table), code))[:, place]
+        rows, _ = model.read(table)
+        return encoder.encode(rows.columns, np.full(len(table), code))[:, place]
 
     tasks = model.tasks_.tolist()
     stays = coordinates(600.0, tasks.index("b"))

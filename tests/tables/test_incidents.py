@@ -5,7 +5,6 @@ import pytest
 
 from fleets import machine_tables
 from manyone import TableModel
-from manyone.tables.frames import as_table
 from manyone.tables.incidents import findings_of, scored_rows
 
 pl = pytest.importorskip("polars")
@@ -60,7 +59,7 @@ def test_blocks_of_scores_show_what_the_whole_table_shows(model_and_table):
     frame = pl.from_pandas(table)
     blocks = []
     for first in range(0, len(frame), 70):
-        block = as_table(frame[first : first + 70])
+        block, _ = model.read(frame[first : first + 70])
         blocks.append(scored_rows(model, block, model._answer(block), first))
     joined = findings_of(model, blocks).incidents
     whole = model.incidents(frame)
@@ -86,8 +85,8 @@ def test_unknown_tasks_and_whole_numbers_as_names(model_and_table):
 
 def test_incidents_go_by_the_p_values_of_the_model(model_and_table):
     model, table = model_and_table
-    frame = as_table(table)
-    block = scored_rows(model, frame, model._answer(frame, None, "pooled"))
+    rows, _ = model.read(table)
+    block = scored_rows(model, rows, model._answer(rows))
     rows = findings_of(model, [block]).rows
     np.testing.assert_array_equal(rows.rank_p, rows.p_value)
     assert rows.rank_p.min() < 1 / len(model.tasks_)

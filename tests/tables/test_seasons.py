@@ -10,7 +10,6 @@ from sklearn.base import clone
 
 import manyone
 from manyone import IndependentOCKSR, Monitor, TableModel
-from manyone.tables.frames import as_table
 from manyone.tables.summary import summary_of
 
 METHOD = IndependentOCKSR(metric="adaptive", kernel="laplacian", width=3.0)
@@ -103,8 +102,8 @@ def test_order_blocks_and_streams_do_not_matter(model, tables, tmp_path):
     past = None
     parts = []
     for start in range(0, len(later), 23):
-        frame, past = model.with_past(as_table(later[start : start + 23]), past)
-        parts.append(model.score(frame.to_native())["score"])
+        rows, past = model.read(later[start : start + 23], past)
+        parts.append(model._answer(rows).score)
     np.testing.assert_allclose(np.concatenate(parts), scores, atol=1e-12)
     whole = Monitor(model).update(later).score
     monitor = Monitor(model)

@@ -134,14 +134,15 @@ def score(
         for block in _blocks(fitted, source, fdr is not None, bad_values):
             names = chosen_columns("--keep", keep or [], block.table.columns, source)
             with about(source, block.first_row):
-                frame, past = fitted.with_past(as_table(block.table), past)
-                answers = fitted._answer(frame, fdr, unknown, worth)
+                frame = as_table(block.table)
+                read, past = fitted.read(frame, past)
+                answers = fitted._answer(read, fdr, unknown, worth)
                 kept_columns = as_table(block.written.select(names))
                 scores: pl.DataFrame = fitted._scores(
-                    frame, answers, explain, kept_columns
+                    read, answers, explain, kept_columns, frame
                 )
             if needs_incidents:
-                parts.append(scored_rows(fitted, frame, answers, block.first_row))
+                parts.append(scored_rows(fitted, read, answers, block.first_row))
             counts.append(
                 scores.group_by("task", "basis").agg(
                     rows=pl.len(), alarms=pl.col("alarm").sum()

@@ -20,14 +20,16 @@ from manyone.cli.models import about, chosen_columns, refuse_gaps
 from manyone.tablefiles import STREAM, BadValues, Block, Source, Tail, open_tail
 from manyone.tables import TableModel
 from manyone.tables.answers import BASES, Answers
-from manyone.tables.frames import Frame, as_table, times_of
+from manyone.tables.frames import as_table, times_of
 from manyone.tables.incidents import REASONS, scored_rows
 from manyone.tables.inputs import file_columns
+from manyone.tables.rows import TableRows
 from manyone.tables.worth import Worth
 from manyone.watch import Monitor, MonitorState, Watched
 from manyone.watch.answers import use_answers
 from manyone.watch.arrivals import Arrivals, Silent
 from manyone.watch.incidents import IncidentFinder, incidents_of, outstanding
+from manyone.watch.model import answer_rows
 from manyone.watch.mutes import Mutes
 from manyone.watch.outbox import (
     Notice,
@@ -188,17 +190,17 @@ class WatchRun:
         most = state.most.copy()
         with about(self.source, block.first_row):
             ids = self._ids(block)
-            frame = self.monitor.with_past(block.table, ids)
+            read = self.monitor.read(block.table, ids)
             times = self._times(block.table)
-            watched = self.monitor.update(
-                frame.to_native(),
+            watched = self.monitor.judge(
+                answer_rows(self.model, read, None),
                 time=None if times is None else times.to_list(),
                 id=ids,
             )
             moments = _moments(times, len(block.table))
-            answers, muted = self._heard(watched.answers(), frame, moments)
+            answers, muted = self._heard(watched.answers(), read, moments)
             top = max(REASONS, self.explain)
-            scored = scored_rows(self.model, frame, answers, top=top)
+            scored = scored_rows(self.model, read, answers, top=top)
         self.repeated += len(watched.new) - len(answers.rows)
         file_rows = (block.first_row + answers.rows).tolist()
         rows = block.table[answers.rows.tolist()]
@@ -227,11 +229,11 @@ class WatchRun:
         self._note_drift(flagged, most, watched, moments)
 
     def _heard(
-        self, answers: Answers, frame: Frame, moments: Array
+        self, answers: Answers, rows: TableRows, moments: Array
     ) -> tuple[Answers, list[str | None]]:
         """Answers without alarms that are not worth one, and why each row is muted."""
         if self.worth is not None:
-            answers = self.worth.applied(self.model, frame, answers)
+            answers = self.worth.applied(self.model, rows, answers)
         muted = self._mutes.of_rows(_names(answers), moments[answers.rows])
         is_heard = np.array([why is None for why in muted], dtype=bool)
         return replace(answers, counts=answers.counts & is_heard), muted

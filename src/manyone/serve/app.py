@@ -61,9 +61,11 @@ class _Service:
         begin = time.perf_counter()
         try:
             rows = rows_of_body(self._model, body, content_type)
-            frame, _ = self._model.with_past(as_table(rows), self._past())
-            scores: pl.DataFrame = self._model.score(
-                frame.to_native(), explain=explain, unknown=unknown
+            frame = as_table(rows)
+            read, _ = self._model.read(frame, self._past())
+            answers = self._model._answer(read, unknown=unknown)
+            scores: pl.DataFrame = self._model._scores(
+                read, answers, explain, frame.select([]), frame
             )
         except (RequestError, ValueError) as error:
             self._count(requests_refused_total=1)

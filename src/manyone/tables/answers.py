@@ -13,8 +13,9 @@ from manyone.calibration.discoveries import Known, check_fdr, select_rows
 from manyone.data.rows import MISSING
 from manyone.messages import plural, warn_user
 from manyone.progress import counted
-from manyone.tables.claims import claimed_tasks
+from manyone.tables.claims import refuse_unknown_tasks
 from manyone.tables.frames import Columns, Frame, Table, Values, like, taken
+from manyone.tables.rows import TableRows
 
 if TYPE_CHECKING:
     from manyone.tables.model import TableModel
@@ -65,33 +66,29 @@ class Answers:
 
 def answer_rows(
     model: TableModel,
-    frame: Frame,
+    rows: TableRows,
     fdr: float | None = None,
     unknown: str = "pooled",
-    columns: Columns | None = None,
 ) -> Answers:
-    """What a model says of the rows of a frame that carries their past.
-
-    Unless their `columns` are given, which have it.
-    """
+    """What a model says of rows, see `TableModel.score`."""
     if fdr is not None:
         check_fdr(fdr)
     if unknown not in ("pooled", "error", "skip"):
         raise ValueError(
             f'unknown must be "pooled", "error" or "skip"; got {unknown!r}.'
         )
-    labels, codes = claimed_tasks(
-        frame, model.task_columns, model.tasks_, refuse_unknown=unknown == "error"
-    )
-    if columns is None:
-        columns = model.encoder_.read(frame)
+    codes = rows.codes
+    if unknown == "error":
+        refuse_unknown_tasks(rows.labels, codes, model.task_columns)
     is_answered = np.full(len(codes), unknown != "skip") | (codes != MISSING)
-    rows = np.flatnonzero(is_answered)
-    score = np.empty(len(rows))
-    for start in counted(range(0, len(rows), _BLOCK)):
+    places = np.flatnonzero(is_answered)
+    codes = codes[places]
+    score = np.empty(len(places))
+    for start in counted(range(0, len(places), _BLOCK)):
         block = slice(start, start + _BLOCK)
-        score[block] = scores_of(model, taken(columns, rows[block]), codes[rows[block]])
-    return _judged(model, rows, labels[rows], codes[rows], score, fdr)
+        columns = taken(rows.columns, places[block])
+        score[block] = scores_of(model, columns, codes[block])
+    return _judged(model, places, rows.labels[places], codes, score, fdr)
 
 
 def scores_of(model: TableModel, columns: Columns, codes: Codes) -> Array:

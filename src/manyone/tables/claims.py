@@ -16,7 +16,7 @@ from manyone.tables.frames import Frame, refuse_missing_columns, task_labels
 
 
 def claimed_tasks(
-    frame: Frame, names: list[str], tasks: Labels, *, refuse_unknown: bool = False
+    frame: Frame, names: list[str], tasks: Labels
 ) -> tuple[Labels, Codes]:
     """What the task columns of a table say, among the tasks of a model.
 
@@ -29,11 +29,7 @@ def claimed_tasks(
     """
     refuse_missing_columns(frame, task=names)
     labels = task_labels(frame, names)
-    codes, is_new = find(labels_like(labels, tasks, names), tasks)
-    if refuse_unknown:
-        refuse_rows_without_task(labels, codes == MISSING, names)
-        _refuse_new_tasks(labels, is_new, names)
-    return labels, codes
+    return labels, find(labels_like(labels, tasks, names), tasks)[0]
 
 
 def labels_like(labels: Labels, tasks: Labels, names: Sequence[str]) -> Labels:
@@ -69,13 +65,16 @@ def labels_like(labels: Labels, tasks: Labels, names: Sequence[str]) -> Labels:
     return as_labels([changed.get(label, label) for label in labels.tolist()])
 
 
-def _refuse_new_tasks(labels: Labels, is_new: Mask, names: Sequence[str]) -> None:
-    if not is_new.any():
+def refuse_unknown_tasks(labels: Labels, codes: Codes, names: Sequence[str]) -> None:
+    """Refuse rows (n,) without a task, and rows of a task that has no code."""
+    is_unknown = codes == MISSING
+    refuse_rows_without_task(labels, is_unknown, names)
+    if not is_unknown.any():
         return
-    row = int(np.argmax(is_new))
+    row = int(np.argmax(is_unknown))
     raise UnknownTaskError(
         f"has the unknown task {labels.tolist()[row]!r} in the column "
-        f"{shortlist(names, 3)} ({int(is_new.sum())} in all)",
+        f"{shortlist(names, 3)} ({int(is_unknown.sum())} in all)",
         row=row,
         remedy='Enrol it, or use unknown="pooled" to compare it with all tasks.',
     )

@@ -34,7 +34,6 @@ from manyone.tables.maps import (
     NumberMap,
     apply_curves,
 )
-from manyone.tables.past import add_past
 
 # What was never seen (a level, a gap) is guarded while at most this share of the rows,
 # over the columns guarded, has such of its own: so many normal rows will bring more.
@@ -378,23 +377,21 @@ class Encoder:
         Z[:, -1] = (missing * heights[np.minimum(layout.gaps, 2)]).max(axis=1)
         return Z
 
-    def read(self, frame: Frame, names: Sequence[str] | None = None) -> Columns:
-        """The columns that are used, or what is wrong with them, by name."""
-        wanted = self.layout.used if names is None else names
+    def read(self, frame: Frame) -> Columns:
+        """The columns of a table that are used, without their past."""
         present = set(frame.columns)
-        columns = read_columns(frame, [name for name in wanted if name in present])
-        return self.checked(add_past(columns, frame), wanted)
+        names = [name for name in self.layout.used if name in present]
+        return self.checked(read_columns(frame, names))
 
-    def checked(self, columns: Columns, names: Sequence[str] | None = None) -> Columns:
-        """The columns that are used, or some of them, each of the kind that it was."""
-        wanted = self.layout.used if names is None else names
-        lost = [name for name in wanted if name not in columns]
+    def checked(self, columns: Columns) -> Columns:
+        """The columns that are used, each of the kind that it was, with its past."""
+        lost = [name for name in self.layout.used if name not in columns]
         if lost:
             raise ValueError(
                 f"The table has no column {shortlist(lost, 3)}, which the model was "
                 "fitted with. Add it, empty where nobody knows."
             )
-        used = [decision for decision in self.decisions if decision.name in wanted]
+        used = [decision for decision in self.decisions if decision.used]
         texts = {
             decision.name: column_texts(columns[decision.name])
             for decision in used

@@ -20,14 +20,13 @@ from manyone.models.combined import combined_scorer
 from manyone.models.guards import guard_in
 from manyone.progress import counted
 from manyone.tables.answers import Answers
-from manyone.tables.claims import claimed_tasks
 from manyone.tables.encoder import Encoder
 from manyone.tables.frames import Columns, Frame, Table, like
 from manyone.tables.gaps import completed
 from manyone.tables.maps import LEVEL_HEIGHT, NumberMap
 from manyone.tables.needed import needed_values
-from manyone.tables.past import carried, season_words
 from manyone.tables.reference import Reference
+from manyone.tables.rows import TableRows
 from manyone.tables.wording import AboutPast, Words, past_words, reason, words_of
 
 if TYPE_CHECKING:
@@ -104,54 +103,50 @@ class Explanation:
 
 
 def alarm_reasons(
-    model: TableModel, frame: Frame, answers: Answers, number: int
+    model: TableModel, rows: TableRows, answers: Answers, number: int
 ) -> list[Texts]:
     """Some reasons for each alarm, as texts (n,); empty where there is none."""
     reasons = np.full((number, len(answers.rows)), "", dtype=object)
     alarms = np.flatnonzero(answers.alarm)
     if number and len(alarms):
-        sentences = explain_answers(model, frame, answers, alarms, number).sentences()
+        sentences = explain_answers(model, rows, answers, alarms, number).sentences()
         reasons[: sentences.shape[1], alarms] = sentences.T
     return list(reasons)
 
 
-def explanation_table(model: TableModel, frame: Frame, top: int, needed: bool) -> Table:
-    """The most unusual columns of every row, as a table of the library it came in."""
-    labels, codes = claimed_tasks(frame, model.task_columns, model.tasks_)
-    explanation = explain_rows(model, frame, codes, top)
+def explanation_table(
+    model: TableModel, frame: Frame, rows: TableRows, top: int, needed: bool
+) -> Table:
+    """The most unusual columns of every row, as a table of the library of `frame`."""
+    explanation = explain_rows(model, rows, top)
     k = explanation.column.shape[1]
-    rows = np.repeat(np.arange(len(codes)), k)
+    numbers = np.repeat(np.arange(len(rows)), k)
     columns = {
-        "row": rows,
-        "task": np.repeat(labels, k),
-        "rank": np.tile(np.arange(1, k + 1), len(codes)),
+        "row": numbers,
+        "task": np.repeat(rows.labels, k),
+        "rank": np.tile(np.arange(1, k + 1), len(rows)),
     }
     for name in ("column", "value", "expected", "share", "view", "nearest"):
         values = getattr(explanation, name)
         columns[name] = values.ravel() if values.ndim == 2 else np.repeat(values, k)
     if needed:
-        values = model.encoder_.read(frame)
-        columns["needed"] = needed_values(model, values, codes, explanation).ravel()
-    return like(frame, columns, rows)
+        columns["needed"] = needed_values(model, rows, explanation).ravel()
+    return like(frame, columns, numbers)
 
 
 def explain_answers(
-    model: TableModel, frame: Frame, answers: Answers, chosen: Codes, top: int
+    model: TableModel, rows: TableRows, answers: Answers, chosen: Codes, top: int
 ) -> Explanation:
-    """Explain some of the rows of a table that were answered."""
-    rows = frame[answers.rows[chosen].tolist()]
-    return explain_rows(model, rows, answers.codes[chosen], top)
+    """Explain some of the rows that were answered, by their places among these."""
+    return explain_rows(model, rows.take(answers.rows[chosen]), top)
 
 
-def explain_rows(
-    model: TableModel, frame: Frame, codes: Codes, top: int
-) -> Explanation:
-    """Explain every row of a table, given the number of its task."""
+def explain_rows(model: TableModel, rows: TableRows, top: int) -> Explanation:
+    """Explain every row."""
     parts = []
-    for start in counted(range(0, max(len(frame), 1), _BLOCK)):
-        stop = min(start + _BLOCK, len(frame))
-        block = frame if len(frame) <= _BLOCK else frame[start:stop]
-        parts.append(_explain_block(model, block, codes[start:stop], top))
+    for start in counted(range(0, max(len(rows), 1), _BLOCK)):
+        places = np.arange(start, min(start + _BLOCK, len(rows)))
+        parts.append(_explain_block(model, rows.take(places), top))
     joined = {
         field.name: np.concatenate([getattr(part, field.name) for part in parts])
         for field in fields(Explanation)
@@ -159,13 +154,12 @@ def explain_rows(
     return Explanation(**joined)
 
 
-def _explain_block(
-    model: TableModel, frame: Frame, codes: Codes, top: int
-) -> Explanation:
+def _explain_block(model: TableModel, rows: TableRows, top: int) -> Explanation:
     encoder = model.encoder_
     reference = model._reference()
     metric = reference.metric
-    columns = encoder.read(frame)
+    columns = rows.columns
+    codes = rows.codes
     Z = encoder.encode(columns, codes)
     compared = codes
     if np.any(codes == MISSING):
@@ -193,19 +187,18 @@ def _explain_block(
     deviation = (Z - expected) / np.maximum(metric.scale[compared], 1e-9)
     words = np.empty((*order.shape, len(Words._fields)), dtype=object)
     for place in np.unique(order).tolist():
-        rows, ranks = np.nonzero(order == place)
+        places, ranks = np.nonzero(order == place)
         own_places = slice(
             encoder.layout.starts[place], encoder.layout.starts[place + 1]
         )
-        words[rows, ranks] = _words(
+        words[places, ranks] = _words(
             model,
-            frame,
-            columns,
-            place,
             rows,
-            expected[rows, own_places],
-            deviation[rows, own_places],
-            usually_empty[rows, place],
+            places,
+            place,
+            expected[places, own_places],
+            deviation[places, own_places],
+            usually_empty[places, place],
         )
     value, wanted, number, wanted_number, sentence = np.moveaxis(words, -1, 0)
     tells = (codes != MISSING) & reference.has_depth[compared]
@@ -246,33 +239,32 @@ def _blamed(
 
 def _words(
     model: TableModel,
-    frame: Frame,
-    columns: Columns,
+    rows: TableRows,
+    places: Codes,
     place: int,
-    rows: Codes,
     expected: Array,
     deviation: Array,
     usually_empty: Mask,
 ) -> list[Words]:
-    """What there is to say about one column of some rows (k,) of a frame.
+    """What there is to say about one column of some rows, given by places (k,).
 
     `expected` (k, width) are its coordinates, and `deviation` (k, width) how far the
     rows are from them, in what is usual.
     """
     name = model.encoder_.layout.used[place]
-    column = columns[name].take(rows)
+    column = rows.columns[name].take(places)
     column_map = model.encoder_.layout.maps[place]
     words = words_of(column, column_map, expected, usually_empty)
     past = model.training_.past
     if not isinstance(column_map, NumberMap) or not column_map.has_past or past is None:
         return words
     is_known = ~np.isnan(column_map.numbers(column))
-    when = [""] * len(rows)
-    if column.usual is not None and model.time_column is not None:
-        chosen = frame[rows.tolist()]
-        when = season_words(chosen, model.time_column, past)
+    when = [""] * len(places)
+    if column.usual is not None:
+        when = rows.season_words(places, past)
+    assert column.past is not None
     about = AboutPast(
-        past=carried(frame, [name])[:, rows, 0].T,
+        past=np.column_stack([column.past, rows.still[name][places]]),
         parts=_unusual_parts(column_map.parts, deviation, is_known),
         swings=column_map.undo(expected, "swing"),
         when=when,

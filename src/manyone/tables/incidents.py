@@ -19,7 +19,8 @@ from manyone.estimators.base import OneClassEstimator
 from manyone.messages import label_text
 from manyone.tables.answers import BASES, Answers
 from manyone.tables.explain import explain_answers
-from manyone.tables.frames import Frame, Table, like, times_of
+from manyone.tables.frames import Frame, Table, like
+from manyone.tables.rows import TableRows
 
 if TYPE_CHECKING:
     from manyone.tables.model import TableModel
@@ -39,7 +40,7 @@ _VIEWS = {
 
 def scored_rows(
     model: TableModel,
-    frame: Frame,
+    rows: TableRows,
     answers: Answers,
     first_row: int = 0,
     *,
@@ -50,8 +51,8 @@ def scored_rows(
     Parameters
     ----------
     model : TableModel
-    frame : data frame
-        The rows, those that were skipped included.
+    rows : TableRows
+        Those that were skipped included.
     answers : Answers
         Of the model about them.
     first_row : int
@@ -69,7 +70,7 @@ def scored_rows(
     by_p_value = np.lexsort((answers.score[alarms], answers.p_value[alarms]))
     explained = alarms[np.sort(by_p_value[:MOST_EXPLAINED])]
     if len(explained):
-        why = explain_answers(model, frame, answers, explained, top)
+        why = explain_answers(model, rows, answers, explained, top)
         reference = model._reference()
         depth_p[explained] = reference.depth_pvalues(why.depth, codes[explained])
         columns = why.leading()
@@ -80,7 +81,7 @@ def scored_rows(
             view = _VIEWS[why.view[number]]
             closest = why.nearest[number]
             notes[row] = f"{view}; closest training rows {closest}" if closest else view
-    time, dated, _ = times_in(model, frame)
+    time, dated, _ = times_in(model, rows)
     new_labels = answers.labels[codes == MISSING].tolist()
     return Rows(
         number=answers.rows + first_row,
@@ -217,13 +218,13 @@ def _moments(moments: Sequence[float], rows: Rows) -> Labels:
     return when
 
 
-def times_in(model: TableModel, frame: Frame) -> tuple[Array | None, bool, str]:
+def times_in(model: TableModel, rows: TableRows) -> tuple[Array | None, bool, str]:
     """Time of each row (n,), whether times are dates, and why there are none."""
     if model.time_column is None:
         return None, False, ""
     reason = "the table has no such column"
-    if model.time_column in frame.columns:
-        times = times_of(frame.get_column(model.time_column))
+    times = rows.times
+    if times is not None:
         values = times.values
         missing = int(np.sum(~np.isfinite(values)))
         if missing == 0:

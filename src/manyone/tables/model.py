@@ -18,7 +18,6 @@ from manyone._types import Anomalies, Array, Codes, Labels, Mask
 from manyone.calibration.together import left_out_pvalues
 from manyone.data.rows import MISSING
 from manyone.estimators.base import OneClassEstimator
-from manyone.history.past import PastColumns
 from manyone.messages import plural, warn_user
 from manyone.tables.answers import Answers, answer_rows, as_output, thresholds_of
 from manyone.tables.claims import labels_like
@@ -28,7 +27,6 @@ from manyone.tables.explain import alarm_reasons, explanation_table
 from manyone.tables.fitting import Fitted, fit_again, fit_table, quietly
 from manyone.tables.forward import ForwardCheck, check_forward
 from manyone.tables.frames import (
-    Columns,
     Frame,
     Name,
     Table,
@@ -37,21 +35,14 @@ from manyone.tables.frames import (
     read_yes_no,
     refuse_missing_columns,
     refuse_no_rows,
-    task_labels,
 )
 from manyone.tables.incidents import findings_of, incident_table, scored_rows
 from manyone.tables.page import report_of, write_page
-from manyone.tables.past import (
-    SPAN,
-    TablePast,
-    add_made,
-    carries_past,
-    known_times,
-    with_columns,
-)
+from manyone.tables.past import SPAN, TablePast
 from manyone.tables.reference import Reference
+from manyone.tables.rows import TableRows, read_rows
 from manyone.tables.sampling import kept_rows, with_more_rows
-from manyone.tables.training import TrainingTable, read_training
+from manyone.tables.training import read_training
 from manyone.tables.worth import Worth
 
 
@@ -350,10 +341,11 @@ class TableModel(OutlierMixin, BaseEstimator):
         """
         check_is_fitted(self)
         check_scalar(explain, "explain", Integral, min_val=0)
-        frame = self._table(table)
+        frame = as_table(table)
         worth = Worth.of(self, at_least, direction)
-        answers = self._answer(frame, fdr, unknown, worth)
-        skipped = len(frame) - len(answers.rows)
+        rows, _ = self.read(frame)
+        answers = self._answer(rows, fdr, unknown, worth)
+        skipped = len(rows) - len(answers.rows)
         if skipped:
             warn_user(
                 f"{plural(skipped, 'row')} of unknown tasks skipped.",
@@ -361,28 +353,32 @@ class TableModel(OutlierMixin, BaseEstimator):
             )
         names = names_of(keep)
         refuse_missing_columns(frame, keep=names)
-        return self._scores(frame, answers, explain, frame.select(names))
+        return self._scores(rows, answers, explain, frame.select(names), frame)
 
     def _answer(
         self,
-        frame: Frame,
+        rows: TableRows,
         fdr: float | None = None,
         unknown: str = "pooled",
         worth: Worth | None = None,
-        columns: Columns | None = None,
     ) -> Answers:
-        """What the model says of the rows of a frame that carries their past.
-
-        Unless their `columns` are given, which have it.
-        """
-        answers = answer_rows(self, frame, fdr, unknown, columns)
-        return answers if worth is None else worth.applied(self, frame, answers)
+        """What the model says of rows."""
+        answers = answer_rows(self, rows, fdr, unknown)
+        return answers if worth is None else worth.applied(self, rows, answers)
 
     def _scores(
-        self, frame: Frame, answers: Answers, explain: int, kept: Frame
+        self,
+        rows: TableRows,
+        answers: Answers,
+        explain: int,
+        kept: Frame,
+        frame: Frame,
     ) -> Table:
-        """Answers as the table that `score` returns, with columns that are kept."""
-        reasons = alarm_reasons(self, frame, answers, explain)
+        """Answers as the table that `score` returns, in the library of a frame.
+
+        The columns of `kept` are copied to it.
+        """
+        reasons = alarm_reasons(self, rows, answers, explain)
         return as_output(frame, answers, kept, reasons, self.task_columns)
 
     def predict(self, table: Table) -> NDArray[np.int_]:
@@ -428,12 +424,7 @@ class TableModel(OutlierMixin, BaseEstimator):
         return self.tasks_[present], p
 
     def _answers(self, table: Table) -> Answers:
-        check_is_fitted(self)
-        return self._answer(self._table(table))
-
-    def _table(self, table: Table) -> Frame:
-        """A table whose rows carry their past, where the model asks for it."""
-        return self.with_past(as_table(table))[0]
+        return self._answer(self.read(table)[0])
 
     def incidents(
         self,
@@ -461,10 +452,11 @@ class TableModel(OutlierMixin, BaseEstimator):
             it is below 0.005. See :doc:`/page`.
         """
         check_is_fitted(self)
-        frame = self._table(table)
+        frame = as_table(table)
         worth = Worth.of(self, at_least, direction)
-        rows = scored_rows(self, frame, self._answer(frame, worth=worth))
-        return incident_table(self, frame, findings_of(self, [rows]))
+        rows, _ = self.read(frame)
+        scored = scored_rows(self, rows, self._answer(rows, worth=worth))
+        return incident_table(self, frame, findings_of(self, [scored]))
 
     def explain(self, table: Table, *, top: int = 3, needed: bool = False) -> Table:
         """Which columns make each row unusual, alarmed or not.
@@ -496,8 +488,8 @@ class TableModel(OutlierMixin, BaseEstimator):
         """
         check_is_fitted(self)
         check_scalar(top, "top", Integral, min_val=0)
-        frame = self._table(table)
-        return explanation_table(self, frame, top, needed)
+        frame = as_table(table)
+        return explanation_table(self, frame, self.read(frame)[0], top, needed)
 
     def _reference(self) -> Reference:
         """What rows are explained by; worked out when it is first asked for."""
@@ -512,19 +504,19 @@ class TableModel(OutlierMixin, BaseEstimator):
             state["reference_"] = None
         return state
 
-    def with_past(
+    def read(
         self,
-        frame: Frame,
+        table: Table,
         past: TablePast | None = None,
         *,
         moves: Mask | None = None,
         in_order: bool = True,
-    ) -> tuple[Frame, TablePast | None]:
-        """Rows that carry their past, and the past of those that follow.
+    ) -> tuple[TableRows, TablePast | None]:
+        """Rows of a table with their past, and the past of those that follow.
 
         Parameters
         ----------
-        frame : narwhals data frame
+        table : data frame
         past : TablePast or None
             As it was returned for the rows before; None: the training rows came before.
         moves : ndarray of bool of shape (n,) or None
@@ -532,40 +524,8 @@ class TableModel(OutlierMixin, BaseEstimator):
         in_order : bool
             See :meth:`TablePast.columns`.
         """
-        past = self.training_.past if past is None else past
-        if past is None or not past.names or carries_past(frame):
-            return frame, past
-        columns = self.encoder_.read(frame, past.names)
-        made, after = self._made(frame, columns, past, moves, in_order)
-        return with_columns(frame, past, made), after
-
-    def columns_in_stream(self, frame: Frame, past: TablePast, moves: Mask) -> Columns:
-        """The columns that are used, with the past of their rows.
-
-        As `with_past` for rows as they come: the past moves on in place. No frame is
-        made, which would take longer than all the rest of a single row.
-        """
-        columns = self.encoder_.read(frame)
-        made, _ = self._made(frame, columns, past, moves, in_order=False)
-        return add_made(columns, past, made)
-
-    def _made(
-        self,
-        frame: Frame,
-        columns: Columns,
-        past: TablePast,
-        moves: Mask | None,
-        in_order: bool,
-    ) -> tuple[PastColumns, TablePast]:
-        """Columns from the past of the rows of a frame, and the past after them."""
-        labels = task_labels(frame, self.task_columns)
-        labels = labels_like(labels, self.tasks_, self.task_columns)
-        assert self.time_column is not None
-        times = known_times(frame, self.time_column, past)
-        if moves is not None:
-            times = np.where(moves, times, np.nan)
-        X = np.column_stack([columns[name].values for name in past.names])
-        return past.columns(X, labels, times, in_order=in_order)
+        check_is_fitted(self)
+        return read_rows(self, table, past, moves, in_order)
 
     def evaluate(self, table: Table, *, outlier: str) -> Table:
         """How well labelled rows are told apart, over all and for each task.
@@ -585,10 +545,10 @@ class TableModel(OutlierMixin, BaseEstimator):
             a task both are the same.
         """
         check_is_fitted(self)
-        frame = self._table(table)
+        frame = as_table(table)
         refuse_no_rows(frame)
         refuse_missing_columns(frame, outlier=[outlier])
-        answers = self._answer(frame)
+        answers = self._answer(self.read(frame)[0])
         return evaluate_answers(frame, answers, read_yes_no(frame, outlier), self)
 
     # --------------------------------------------------------------------------- upkeep
@@ -613,12 +573,14 @@ class TableModel(OutlierMixin, BaseEstimator):
         """
         check_is_fitted(self)
         self._refuse_without_rows("enroll")
-        frame, after = self.with_past(as_table(table))
-        ignore = [name for name in names_of(self.ignore) if name in frame.columns]
+        frame = as_table(table)
         refuse_no_rows(frame)
-        more = replace(read_training(frame, self._roles(), ignore), past=after)
-        rows = with_more_rows(self.training_, self._like_training(more))
-        return self._become(fit_again(self, rows))
+        ignore = [name for name in names_of(self.ignore) if name in frame.columns]
+        more = read_training(frame, self._roles(), ignore)
+        labels = labels_like(more.labels, self.tasks_, self.task_columns)
+        rows, after = self.read(frame)
+        more = replace(more, labels=labels, columns=rows.columns, past=after)
+        return self._become(fit_again(self, with_more_rows(self.training_, more)))
 
     def refit(self, table: Table, *, keep: Sequence[Hashable] = ()) -> Self:
         """Fit to other normal rows; settings and columns stay, thresholds are set anew.
@@ -635,22 +597,21 @@ class TableModel(OutlierMixin, BaseEstimator):
         past = self.training_.past
         compared = None if past is None else past.compared
         rows = kept_rows(table, self._roles(), names_of(self.ignore), compared)
-        training = self._like_training(rows)
+        past = rows.past
+        if past is not None:
+            past = past.of_columns(self.encoder_.layout.with_past)
+        training = replace(
+            rows,
+            labels=labels_like(rows.labels, self.tasks_, self.task_columns),
+            columns=self.encoder_.checked(rows.columns),
+            past=past,
+        )
         stays = np.isin(self.training_.labels, np.array([*keep], dtype=object))
         if stays.any():
             self._refuse_without_rows("refit with keep")
             before = self.training_.take(np.flatnonzero(stays))
             training = with_more_rows(before, training)
         return self._become(fit_again(self, training))
-
-    def _like_training(self, rows: TrainingTable) -> TrainingTable:
-        """Rows with labels and columns as those that the model was fitted to."""
-        labels = labels_like(rows.labels, self.tasks_, self.task_columns)
-        columns = self.encoder_.checked(rows.columns)
-        past = rows.past
-        if past is not None:
-            past = past.of_columns(self.encoder_.layout.with_past)
-        return replace(rows, labels=labels, columns=columns, past=past)
 
     def forget(self, task: Hashable | Sequence[object]) -> Self:
         """Remove a task and every trace of its rows: as if they had never been there.

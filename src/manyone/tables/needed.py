@@ -10,6 +10,7 @@ import numpy as np
 from manyone._types import Array, Codes, Mask
 from manyone.tables.answers import scores_of, thresholds_of
 from manyone.tables.frames import Columns, taken
+from manyone.tables.rows import TableRows
 
 if TYPE_CHECKING:
     from manyone.tables.explain import Explanation
@@ -23,17 +24,14 @@ _HALVED = 40
 
 
 def needed_values(
-    model: TableModel, columns: Columns, codes: Codes, explanation: Explanation
+    model: TableModel, rows: TableRows, explanation: Explanation
 ) -> Array:
     """Values at which the verdict on rows would change, all other columns as they are.
 
     Parameters
     ----------
     model : TableModel
-    columns : dict of str to Column
-        Of the rows.
-    codes : ndarray of shape (n,)
-        Numbers of their tasks, -1 where one was never seen.
+    rows : TableRows
     explanation : Explanation
         Of the rows, with k columns each.
 
@@ -47,31 +45,31 @@ def needed_values(
     needed = np.full(explanation.column.shape, np.nan)
     if len(needed) == 0:
         return needed
-    verdict = _alarms(model, columns, codes)
+    verdict = _alarms(model, rows.columns, rows.codes)
     start = np.where(
         np.isnan(explanation.number), explanation.expected_number, explanation.number
     )
     decisions = {each.name: each for each in model.encoder_.decisions}
     for name in np.unique(explanation.column.astype(str)).tolist():
-        rows, ranks = np.nonzero((explanation.column == name) & np.isfinite(start))
-        if len(rows) == 0:
+        places, ranks = np.nonzero((explanation.column == name) & np.isfinite(start))
+        if len(places) == 0:
             continue
-        rows_columns = taken(columns, rows)
+        columns = taken(rows.columns, places)
 
         def changes(
             values: Array,
-            rows_columns: Columns = rows_columns,
-            rows: Codes = rows,
+            columns: Columns = columns,
+            places: Codes = places,
             name: str = name,
         ) -> Mask:
-            changed = {**rows_columns, name: rows_columns[name].with_values(values)}
-            return _alarms(model, changed, codes[rows]) != verdict[rows]
+            changed = {**columns, name: columns[name].with_values(values)}
+            return _alarms(model, changed, rows.codes[places]) != verdict[places]
 
         high = decisions[name].high
         unit = max(high - decisions[name].low, 1e-12 * abs(high), 1e-300)
-        expected = explanation.expected_number[rows, ranks]
-        needed[rows, ranks] = _closest_change(
-            changes, start[rows, ranks], expected, unit
+        expected = explanation.expected_number[places, ranks]
+        needed[places, ranks] = _closest_change(
+            changes, start[places, ranks], expected, unit
         )
     return needed
 

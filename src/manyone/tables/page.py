@@ -17,7 +17,6 @@ from manyone.files import write_atomically
 from manyone.page.fleet import FleetReport, Relations
 from manyone.page.fleet_page import fleet_page
 from manyone.page.html import Cell, Row, Table
-from manyone.tables.frames import Frame, read_column
 from manyone.tables.incidents import (
     MOST_EXPLAINED,
     findings_of,
@@ -25,6 +24,7 @@ from manyone.tables.incidents import (
     tasks_of,
     times_in,
 )
+from manyone.tables.rows import TableRows
 from manyone.tables.summary import facts_of
 from manyone.tables.wording import plain_text
 
@@ -55,13 +55,12 @@ def report_of(
     """
     if table is None:
         return fleet_report(model, None, model_name, "")
-    frame = model._table(table)
-    rows = scored_rows(model, frame, model._answer(frame))
-    findings = findings_of(model, [rows])
-    remarks = (times_in(model, frame)[2], _unexplained(findings))
+    rows, _ = model.read(table)
+    findings = findings_of(model, [scored_rows(model, rows, model._answer(rows))])
+    remarks = (times_in(model, rows)[2], _unexplained(findings))
     return replace(
         fleet_report(model, findings, model_name, table_name),
-        gaps=_gaps(model, frame, findings),
+        gaps=_gaps(model, rows, findings),
         remarks=tuple(filter(None, remarks)),
     )
 
@@ -94,27 +93,27 @@ def _unexplained(findings: Findings) -> str:
     )
 
 
-def _gaps(model: TableModel, frame: Frame, findings: Findings) -> tuple[str, ...]:
+def _gaps(model: TableModel, rows: TableRows, findings: Findings) -> tuple[str, ...]:
     """Sentences about columns that are missing more often than in training."""
     if not model.training_.has_values:
         return ()
     names = findings.tasks.names
     trained_codes = find(model.training_.labels, model.tasks_)[0]
     trained = np.bincount(trained_codes[trained_codes >= 0], minlength=len(names))
-    columns = _column_gaps(model, frame, findings.rows.task, trained_codes, len(names))
+    columns = _column_gaps(model, rows, findings.rows.task, trained_codes, len(names))
     return gap_sentences(columns, names, findings.counts[0], trained)
 
 
 def _column_gaps(
     model: TableModel,
-    frame: Frame,
+    rows: TableRows,
     codes: Codes,
     trained_codes: Codes,
     n_tasks: int,
 ) -> Iterator[ColumnGaps]:
     """Missing values of each column in use, task by task, now and in training."""
     for name in model.encoder_.layout.used:
-        is_missing = np.isnan(read_column(frame.get_column(name)).values)
+        is_missing = np.isnan(rows.columns[name].values)
         was_missing = np.isnan(model.training_.columns[name].values)
         was_missing &= trained_codes >= 0
         yield ColumnGaps(

@@ -32,7 +32,6 @@ from manyone.tables.frames import (
     read_times,
     refuse_missing_columns,
     task_labels,
-    times_of,
 )
 
 #: Rows of the running means, unless somebody asks for others.
@@ -153,7 +152,7 @@ class TablePast:
 
     def later(self, other: TablePast) -> Self:
         """For each task of either, what is later."""
-        _refuse_other_clocks({other.clock}, "The table", self.clock)
+        refuse_other_clocks({other.clock}, "The table", self.clock)
         tasks = encode(joined_labels(self.tasks, other.tasks))[0]
         first = self.of_tasks(tasks)
         second = other.of_tasks(tasks)
@@ -316,16 +315,7 @@ def _with_past(
     }
 
 
-def known_times(frame: Frame, name: str, past: TablePast) -> Array:
-    """Times of rows to score, NaN where there is none."""
-    refuse_missing_columns(frame, time=[name])
-    times = times_of(frame.get_column(name))
-    if np.isfinite(times.values).any():
-        _refuse_other_clocks(times.clocks, f"The time column {name!r}", past.clock)
-    return times.values
-
-
-def _refuse_other_clocks(clocks: Set[str], what: str, clock: str) -> None:
+def refuse_other_clocks(clocks: Set[str], what: str, clock: str) -> None:
     """Nobody knows how many hours are between times that are written in two ways."""
     others = clocks - {clock}
     if others:
@@ -335,13 +325,12 @@ def _refuse_other_clocks(clocks: Set[str], what: str, clock: str) -> None:
         )
 
 
-def season_words(frame: Frame, name: str, past: TablePast) -> list[str]:
-    """When in its season each row is, in words; empty without a season."""
+def season_words(times: Array, past: TablePast) -> list[str]:
+    """When in its season each row (n,) is, in words; empty without a season."""
     if not past.season:
-        return [""] * len(frame)
-    times = known_times(frame, name, past).tolist()
+        return [""] * len(times)
     season = SEASONS[past.season]
-    return [season.words(time) if time == time else "" for time in times]
+    return [season.words(time) if time == time else "" for time in times.tolist()]
 
 
 # ----------------------------------------------------------------------------- training
@@ -386,7 +375,7 @@ class TrainingPast:
         labels = task_labels(frame, self.roles["task"])
         name = self.roles["time"][0]
         times = read_times(frame, name)
-        _refuse_other_clocks(times.clocks, f"The time column {name!r}", past.clock)
+        refuse_other_clocks(times.clocks, f"The time column {name!r}", past.clock)
         X = np.column_stack(
             [np.empty((len(frame), 0)), *(_numbers(frame, name) for name in past.names)]
         )

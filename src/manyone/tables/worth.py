@@ -17,8 +17,8 @@ import numpy as np
 from manyone.messages import shortlist
 from manyone.tables.answers import Answers
 from manyone.tables.explain import explain_answers
-from manyone.tables.frames import Frame
 from manyone.tables.incidents import REASONS
+from manyone.tables.rows import TableRows
 
 if TYPE_CHECKING:
     from manyone.tables.model import TableModel
@@ -80,20 +80,20 @@ class Worth:
             {name: _SIGNS[way] for name, way in ways.items()},
         )
 
-    def applied(self, model: TableModel, frame: Frame, answers: Answers) -> Answers:
+    def applied(self, model: TableModel, rows: TableRows, answers: Answers) -> Answers:
         """The answers without alarms that are not worth one; such rows do not count.
 
         Parameters
         ----------
         model : TableModel
-        frame : data frame
-            The rows, those that were skipped included.
+        rows : TableRows
+            Those that were skipped included.
         answers : Answers
         """
         alarms = np.flatnonzero(answers.alarm)
         if len(alarms) == 0:
             return answers
-        why = explain_answers(model, frame, answers, alarms, REASONS)
+        why = explain_answers(model, rows, answers, alarms, REASONS)
         rank = why.tells.argmax(axis=1)[:, None]
         expected = np.take_along_axis(why.expected_number, rank, axis=1)[:, 0]
         step = np.take_along_axis(why.number, rank, axis=1)[:, 0] - expected

@@ -13,7 +13,7 @@ from manyone.estimators.base import OneClassEstimator
 from manyone.pipelines import TaskPipeline
 from manyone.tables import TableModel
 from manyone.tables.answers import Answers
-from manyone.tables.frames import Columns, as_table
+from manyone.tables.rows import TableRows
 
 #: What a monitor can watch.
 WatchedModel = TableModel | TaskPipeline | OneClassEstimator
@@ -25,17 +25,15 @@ def resolved(scores: Array) -> Array:
     return np.ldexp(np.rint(mantissa * 2.0**36) / 2.0**36, exponent)
 
 
-def answer_rows(
-    model: WatchedModel, X: object, task: object, columns: Columns | None = None
-) -> Answers:
-    """What the model alone says of rows of an array, or of a table.
+def answer_rows(model: WatchedModel, X: object, task: object) -> Answers:
+    """What the model alone says of rows of an array, or of a table that was read.
 
-    `columns` are those of the table, where they have been read with their past.
     P-values and alarms of an array are left to the monitor, which has them for all of
     its rows.
     """
     if isinstance(model, TableModel):
-        answers = model._answer(as_table(X), columns=columns)
+        assert isinstance(X, TableRows)
+        answers = model._answer(X)
         return replace(answers, score=resolved(answers.score))
     if isinstance(model, TaskPipeline):
         prepared = model._prepared(X, task=task)

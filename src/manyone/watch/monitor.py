@@ -19,8 +19,8 @@ from manyone.messages import warn_user
 from manyone.selection.auto import AutoOneClass
 from manyone.tables import TableModel
 from manyone.tables.answers import Answers
-from manyone.tables.frames import Frame, Table, as_table
-from manyone.tables.past import carries_past
+from manyone.tables.frames import Table, as_table
+from manyone.tables.rows import TableRows
 from manyone.watch import drift, thresholds
 from manyone.watch.memory import FAULT, NORMAL, UNANSWERED, Id, RememberedRows
 from manyone.watch.model import (
@@ -183,19 +183,12 @@ class Monitor:
         """
         table = X
         _, X, time, id = split_columns(X, time=time, id=id)
-        columns = None
         if isinstance(self.model, TableModel):
-            X = as_table(table)
-            past = self.state.past
-            if past is not None and not carries_past(X):
-                is_new = self._is_new(X, id)
-                columns = self.model.columns_in_stream(X, past, is_new)
-        return self._watch(answer_rows(self.model, X, task, columns), time, id)
+            X = self.read(table, id)
+        return self.judge(answer_rows(self.model, X, task), time, id)
 
-    def with_past(self, table: Table, id: object = None) -> Frame:
-        """Rows of a table that carry their past, where the model asks for it.
-
-        The rows become the past of others. `update` takes such rows as they are.
+    def read(self, table: Table, id: object = None) -> TableRows:
+        """Rows of a table with their past, which become the past of others.
 
         Parameters
         ----------
@@ -203,24 +196,24 @@ class Monitor:
         id : array-like of shape (n,) or None
             As in `update`: rows that came before move nothing.
         """
-        frame = as_table(table)
+        assert isinstance(self.model, TableModel)
         past = self.state.past
         if past is None:
-            return frame
-        is_new = self._is_new(frame, id)
-        return self.model.with_past(frame, past, moves=is_new, in_order=False)[0]
+            return self.model.read(table)[0]
+        is_new = self._is_new(len(as_table(table)), id)
+        return self.model.read(table, past, moves=is_new, in_order=False)[0]
 
-    def _is_new(self, frame: Frame, id: object) -> Mask:
+    def _is_new(self, n_rows: int, id: object) -> Mask:
         """Which rows (n,) did not come before, and are the first with their id."""
-        ids = plain_ids(id, len(frame), self.state.memory.count)
+        ids = plain_ids(id, n_rows, self.state.memory.count)
         is_new = ~self.state.memory.find(ids)[0]
         is_new &= _first_places(ids) == np.arange(len(ids))
         return np.asarray(is_new)
 
-    def _watch(
+    def judge(
         self, by_model: Answers, time: object = None, id: object = None
     ) -> Watched:
-        """Judge rows that have been scored already, in the order of time."""
+        """Judge rows that the model has answered, see `update`."""
         n = len(by_model.score)
         memory = self.state.memory
         ids = plain_ids(id, n, memory.count)

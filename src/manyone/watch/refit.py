@@ -218,18 +218,18 @@ def _judged(
 ) -> Verdict:
     """Whether a challenger may take the champion's place."""
     # All rows in their order, as some columns depend on the rows before.
-    frame = challenger._table(rows.table)
-    frame_before = champion._table(rows.table)
-    normal = np.flatnonzero(shadow & rows.is_normal).tolist()
-    compared = frame[normal]
-    answers = challenger._answer(compared, None, "pooled")
+    read = challenger.read(rows.table)[0]
+    read_before = champion.read(rows.table)[0]
+    normal = np.flatnonzero(shadow & rows.is_normal)
+    compared = read.take(normal)
+    answers = challenger._answer(compared)
     findings = findings_of(challenger, [scored_rows(challenger, compared, answers)])
-    before = champion._answer(frame_before[normal], None, "pooled").alarm
+    before = champion._answer(read_before.take(normal)).alarm
     more = int(np.count_nonzero(answers.alarm & ~before))
     fewer = int(np.count_nonzero(before & ~answers.alarm))
-    faults = np.flatnonzero(rows.is_fault).tolist()
-    caught = champion._answer(frame_before[faults], None, "pooled").alarm
-    still = challenger._answer(frame[faults], None, "pooled").alarm
+    faults = np.flatnonzero(rows.is_fault)
+    caught = champion._answer(read_before.take(faults)).alarm
+    still = challenger._answer(read.take(faults)).alarm
     lost = rows.ids[rows.is_fault][caught & ~still].tolist()
     alarms = int(answers.alarm.sum())
     facts |= {

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 
 from manyone.files import locked, write_atomically
 from manyone.model_files import load, save
-from manyone.tables.frames import as_table
 from manyone.watch.refit import Facts, kept_rows_of
 
 if TYPE_CHECKING:
@@ -73,7 +72,7 @@ def complete(store: Store, path: Path) -> bool:
         write_atomically(path, version.read_bytes())
     model = load(path)
     rows = kept_rows_of(store, model)
-    past = None if rows is None else model.with_past(as_table(rows.table))[1]
+    past = None if rows is None else model.read(rows.table)[1]
     store.start_again(model, past)
     store.set_note(_LAST, coming)
     store.set_note(_COMING, "")
