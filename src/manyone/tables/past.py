@@ -1,8 +1,7 @@
 """The past of the rows of a table.
 
 Columns from the past are made of whole tables, in the order of time, before rows are
-sampled, cut into blocks or picked for an explanation. So a frame carries them along,
-under names that no table has.
+sampled, cut into blocks or picked for an explanation.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Self
 
-import narwhals.stable.v2 as nw
 import numpy as np
 
 from manyone._types import Array, Codes, Labels, Mask
@@ -36,10 +34,6 @@ from manyone.tables.frames import (
 
 #: Rows of the running means, unless somebody asks for others.
 SPAN = 12
-# Between the name of a column and what was made of its past, and what that may be.
-_MARK = "\x1f"
-_MADE = ("difference", "swing", "still")
-_USUAL = "usual"
 
 
 class Compared(NamedTuple):
@@ -242,76 +236,14 @@ def _latest_so_far(codes: Codes, times: Array, begin: Array) -> Array:
     return latest
 
 
-def is_hidden(name: str) -> bool:
-    """Whether a column of a frame was made from the past of another."""
-    return _MARK in name
-
-
-def _hidden_names(names: Iterable[str], part: str) -> list[str]:
-    """Names under which a frame carries a part of the past of columns."""
-    return [f"{name}{_MARK}{part}" for name in names]
-
-
-def with_columns(frame: Frame, past: TablePast, made: PastColumns) -> Frame:
-    """A frame that carries columns made from the past of some of its columns."""
-    names = [name for part in _MADE for name in _hidden_names(past.names, part)]
-    names += _hidden_names(past.seasonal_names(), _USUAL)
-    if frame.implementation.is_pandas_like():
-        # Without a copy: it would take nearly as long as all the columns.
-        pandas = frame.implementation.to_native_namespace()
-        index = frame.to_native().index
-        native = pandas.DataFrame(made.values, index=index, columns=names, copy=False)
-        hidden = as_table(native)
-    else:
-        hidden = nw.from_numpy(made.values, names, backend=frame.implementation)
-    return nw.concat([frame, hidden], how="horizontal")
-
-
-def carries_past(frame: Frame) -> bool:
-    """Whether the past of its rows has been made."""
-    return any(is_hidden(name) for name in frame.columns)
-
-
-def carried(frame: Frame, names: Sequence[str]) -> Array:
-    """The past of columns in a frame, (3, n, p): differences, swings, stills."""
-    hidden = [name for part in _MADE for name in _hidden_names(names, part)]
-    values = frame.select(hidden).to_numpy()
-    return np.moveaxis(values.reshape(len(frame), len(_MADE), len(names)), 1, 0)
-
-
-def add_past(columns: Columns, frame: Frame) -> Columns:
-    """Columns with their past: differences, swings, what is usual."""
-    hidden = set(filter(is_hidden, frame.columns))
-    names = [name for name in columns if _hidden_names([name], _MADE[0])[0] in hidden]
-    if not names:
-        return columns
-    difference, swing, _ = carried(frame, names)
-    seasonal = [name for name in names if _hidden_names([name], _USUAL)[0] in hidden]
-    usual = np.empty((len(frame), 0))
-    if seasonal:
-        usual = frame.select(_hidden_names(seasonal, _USUAL)).to_numpy()
-    return _with_past(columns, names, (difference, swing), seasonal, usual)
-
-
-def add_made(columns: Columns, past: TablePast, made: PastColumns) -> Columns:
+def add_past(columns: Columns, past: TablePast, made: PastColumns) -> Columns:
     """Columns with what was made from the past of their rows."""
-    parts = (made.difference, made.swing)
-    return _with_past(columns, past.names, parts, past.seasonal_names(), made.usual)
-
-
-def _with_past(
-    columns: Columns,
-    names: Sequence[str],
-    parts: tuple[Array, Array],
-    seasonal: Sequence[str],
-    usual: Array,
-) -> Columns:
-    """Columns with differences and swings (n, p), and what is usual of some (n, s)."""
-    usual_of = dict(zip(seasonal, usual.T, strict=True))
-    pasts = np.stack(parts, axis=-1)
+    usual = dict(zip(past.seasonal_names(), made.usual.T, strict=True))
+    pasts = np.stack([made.difference, made.swing], axis=-1)
     return columns | {
-        name: replace(columns[name], past=pasts[:, place], usual=usual_of.get(name))
-        for place, name in enumerate(names)
+        name: replace(columns[name], past=pasts[:, place], usual=usual.get(name))
+        for place, name in enumerate(past.names)
+        if name in columns
     }
 
 
@@ -334,6 +266,26 @@ def season_words(times: Array, past: TablePast) -> list[str]:
 
 
 # ----------------------------------------------------------------------------- training
+
+
+@dataclass(frozen=True, eq=False)
+class BlockWithPast(ChainedBlock):
+    """A block of a table, and what was made from the past of its rows.
+
+    Parameters
+    ----------
+    made : PastColumns or None
+        None where rows are not compared with earlier ones.
+    """
+
+    made: PastColumns | None = None
+
+    def part(self, rows: slice) -> BlockWithPast:
+        """Some of the rows."""
+        made = self.made
+        if made is not None:
+            made = PastColumns(made.values[rows], made.width)
+        return replace(self, X=as_table(self.X)[rows], made=made)
 
 
 @dataclass(frozen=True, eq=False)
@@ -365,12 +317,12 @@ class TrainingPast:
         times = read_times(frame, self.roles["time"][0])
         return TablePast.none(names, tasks, self.compared, min(times.clocks))
 
-    def block(self, block: Block, before: object) -> ChainedBlock:
+    def block(self, block: Block, before: object) -> BlockWithPast:
         """A block with its past; `before` is the past of tasks in earlier blocks."""
         frame = as_table(block.X)
         refuse_missing_columns(frame, **self.roles, ignore=list(self.ignore))
         if not len(frame):
-            return ChainedBlock(block.X, after=before)
+            return BlockWithPast(block.X, after=before)
         past = before if isinstance(before, TablePast) else self.start(frame)
         labels = task_labels(frame, self.roles["task"])
         name = self.roles["time"][0]
@@ -380,8 +332,7 @@ class TrainingPast:
             [np.empty((len(frame), 0)), *(_numbers(frame, name) for name in past.names)]
         )
         made, after = past.columns(X, labels, times.values)
-        carrying = with_columns(frame, past, made)
-        return ChainedBlock(carrying.to_native(), after=after)
+        return BlockWithPast(block.X, after=after, made=made)
 
 
 def _numbers(frame: Frame, name: str) -> Array:

@@ -21,7 +21,7 @@ from manyone.tables.frames import (
     taken,
     times_of,
 )
-from manyone.tables.past import TablePast, add_made, refuse_other_clocks, season_words
+from manyone.tables.past import TablePast, add_past, refuse_other_clocks, season_words
 
 if TYPE_CHECKING:
     from manyone.tables.model import TableModel
@@ -106,7 +106,7 @@ def read_rows(
     past_labels = labels_like(labels, model.tasks_, model.task_columns)
     made, after = past.columns(X, past_labels, times, in_order=in_order)
     still = dict(zip(past.names, made.still.T, strict=True))
-    return replace(rows, columns=add_made(columns, past, made), still=still), after
+    return replace(rows, columns=add_past(columns, past, made), still=still), after
 
 
 def _times_known(rows: TableRows, name: str, past: TablePast) -> Array:

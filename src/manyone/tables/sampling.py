@@ -13,14 +13,20 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from manyone._types import Codes, Mask
-from manyone.data.blocks import AnyBlock, ChainedBlock
+from manyone.data.blocks import AnyBlock
 from manyone.data.rows import in_memory
 from manyone.data.sweeps import Sweep, local_sweep
 from manyone.fitting.sources import sweep_in_order, sweep_of
 from manyone.messages import label_text, warn_user
 from manyone.selection.costs import rows_of_each_task
 from manyone.tables.frames import WRITTEN, Table, as_table, interpreted
-from manyone.tables.past import Compared, TablePast, TrainingPast
+from manyone.tables.past import (
+    BlockWithPast,
+    Compared,
+    TablePast,
+    TrainingPast,
+    add_past,
+)
 from manyone.tables.training import TrainingTable, read_training
 
 #: Most rows of a task that a model is fitted to, by `benchmarks/bench_table_sample.py`:
@@ -80,8 +86,11 @@ class KeepRows:
         rows = read_training(frame, self.roles, self.ignore)
         schema = frame.schema
         written = [name for name in rows.columns if schema[name] in WRITTEN]
-        if isinstance(block, ChainedBlock) and isinstance(block.after, TablePast):
-            rows = replace(rows, past=block.after)
+        if isinstance(block, BlockWithPast) and block.made is not None:
+            past = block.after
+            assert isinstance(past, TablePast)
+            columns = add_past(rows.columns, past, block.made)
+            rows = replace(rows, columns=columns, past=past)
         return KeptRows(limited(rows), frozenset(written))
 
     def merge(self, first: KeptRows | None, second: KeptRows | None) -> KeptRows | None:
@@ -128,15 +137,15 @@ def _sweep(table: Table, past: TrainingPast | None) -> Sweep:
     """How to pass over a table, whose rows have a past or not."""
     if in_memory(table):
         frame = as_table(table)
-        block = ChainedBlock(frame)
-        if past is not None and len(frame):
+        block = BlockWithPast(frame)
+        if past is not None:
             # Rows at hand are put in the order of time, those of files have to be.
             block = past.block(block, None)
         # Some rows at a time: what is worked out of them stays small.
-        rows = as_table(block.X)
-        starts = range(0, max(len(rows), 1), _BLOCK_ROWS)
-        parts = (rows[start : start + _BLOCK_ROWS] for start in starts)
-        return local_sweep([replace(block, X=part) for part in parts])
+        starts = range(0, max(len(frame), 1), _BLOCK_ROWS)
+        return local_sweep(
+            [block.part(slice(start, start + _BLOCK_ROWS)) for start in starts]
+        )
     if past is None:
         return sweep_of(table)
     return sweep_in_order(table, past.block)

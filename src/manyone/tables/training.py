@@ -29,7 +29,7 @@ from manyone.tables.frames import (
     task_labels,
     text_column,
 )
-from manyone.tables.past import TablePast, add_past, is_hidden
+from manyone.tables.past import TablePast
 
 #: Rows from which on a task is judged by earlier blocks of time only: the first two of
 #: five blocks are then a model that later rows can be judged by.
@@ -279,15 +279,13 @@ def read_training(
     refuse_rows_without_task(labels, ~outlier, roles["task"])
     groups = task_labels(frame, roles["groups"]) if roles["groups"] else None
     apart = {name for names in roles.values() for name in names} | set(ignore)
-    names = [
-        name for name in frame.columns if name not in apart and not is_hidden(name)
-    ]
+    names = [name for name in frame.columns if name not in apart]
     if not names:
         raise ValueError(
             "The table has no column beside those that say what rows are: add some to "
             "learn from."
         )
-    columns = add_past(read_columns(frame, names), frame)
+    columns = read_columns(frame, names)
     times = read_times(frame, roles["time"][0]).values if roles["time"] else None
     hashes = content_hashes(columns, times, groups)
     n_rows = len(labels)
