@@ -102,6 +102,33 @@ def test_small_files_for_large_kernels(tmp_path):
     assert os.path.getsize(tmp_path / "m") < 600 * 600 * 8 / 10
 
 
+def test_files_hold_rows_and_coefficients_once(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 500))
+    save(JointOCKSR().fit(X, task=np.arange(60) % 20), tmp_path / "rows")
+    assert os.path.getsize(tmp_path / "rows") < 1.5 * X.nbytes
+    task = np.arange(4000) % 2000
+    model = JointOCKSR(landmarks=60, random_state=0, alarm_rate=None)
+    model.fit(rng.normal(size=(4000, 3)), task=task)
+    save(model, tmp_path / "landmarks")
+    size = os.path.getsize(tmp_path / "landmarks")
+    assert size < 1.5 * model.dual_coef_.nbytes
+    assert load(tmp_path / "landmarks").structure_.shape == (2000, 2000)
+
+
+def test_requests_of_our_pipelines_are_kept(fleet, tmp_path):
+    X, task = fleet
+    pipeline = manyone.make_pipeline(StandardScaler(), JointOCKSR())
+    with sklearn.config_context(enable_metadata_routing=True):
+        pipeline.set_fit_request(task=True).fit(X, task=task)
+        save(pipeline, tmp_path / "p")
+        twin = load(tmp_path / "p")
+        assert twin.get_metadata_routing().fit.requests["task"] is True
+    assert np.array_equal(
+        twin.score_samples(X, task=task), pipeline.score_samples(X, task=task)
+    )
+
+
 @pytest.mark.slow
 def test_a_thousand_damaged_files(model, path, fleet, tmp_path):
     X, _ = fleet

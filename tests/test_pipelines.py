@@ -398,6 +398,20 @@ def test_transformers_that_learn_nothing_cost_nothing():
     assert model.model_.calibration_.source == "leave-one-out"
 
 
+def test_exact_pvalues_are_refused_where_transformers_have_learned():
+    """The scaler has seen the training rows and not the new one."""
+    scaled = make_pipeline(StandardScaler(), IndependentOCKSR()).fit(X, task=TASK)
+    with pytest.raises(ValueError, match="exact=False"):
+        scaled.pvalues(NEW, task=CLAIM, exact=True)
+    bounded = make_pipeline(FunctionTransformer(np.tanh), IndependentOCKSR())
+    bounded.fit(X, task=TASK)
+    assert bounded.together_source_ == "exact"
+    model = IndependentOCKSR().fit(np.tanh(X), task=TASK)
+    expected = model.pvalues(np.tanh(NEW), task=CLAIM, exact=True)
+    p = bounded.pvalues(NEW, task=CLAIM, exact=True)
+    np.testing.assert_array_equal(p, expected)
+
+
 def test_a_step_that_refuses_new_values_is_named():
     rng = np.random.default_rng(0)
     X = np.array([["x"] * 30 + ["y"] * 9 + ["z"]]).T[rng.permutation(40)]

@@ -346,7 +346,7 @@ register(
         "n_tasks": "= T",
     },
 )
-register(Resemblance, {"coef": "m T", "values": "T m"})
+register(Resemblance, {"coef": "m T", "factor": "m m", "counts": "T"})
 
 
 # ------------------------------------------------------------------------------- tables

@@ -30,7 +30,7 @@ from manyone.data.rows import (
 from manyone.estimators.base import OneClassEstimator
 from manyone.estimators.delegating import Delegating
 from manyone.messages import CalibrationWarning, warn_user
-from manyone.routing import Transformer, asked
+from manyone.routing import RoutingState, Transformer, asked
 
 
 class _NotRemade(Exception):
@@ -55,7 +55,7 @@ def _passes_rows(step: object) -> bool:
 
 
 @dataclass(eq=False, repr=False)
-class TaskPipeline(Delegating, OutlierMixin, BaseComposition):
+class TaskPipeline(Delegating, RoutingState, OutlierMixin, BaseComposition):
     """Transformers and an estimator as one; made by :func:`manyone.make_pipeline`.
 
     Every method of the estimator is there, with rows as the first transformer takes
@@ -125,8 +125,7 @@ class TaskPipeline(Delegating, OutlierMixin, BaseComposition):
         labels["sample_weight"] = sample_weight
         # What transformers know of a row's past others cannot tell: with `time` they
         # stay.
-        learns = any(get_tags(step).requires_fit for _, step in self.steps_)
-        anew = learns and in_memory(X) and time is None
+        anew = self._has_learned and in_memory(X) and time is None
         with warnings.catch_warnings():
             if anew:  # what has to be said about thresholds is said below
                 warnings.simplefilter("ignore", CalibrationWarning)
@@ -245,10 +244,38 @@ class TaskPipeline(Delegating, OutlierMixin, BaseComposition):
         return model
 
     @property
+    def _has_learned(self) -> bool:
+        """Whether a transformer has learned from the training rows."""
+        return any(get_tags(step).requires_fit for _, step in self.steps_)
+
+    def pvalues(
+        self,
+        X: object,
+        *,
+        task: object = None,
+        time: object = None,
+        exact: bool = False,
+    ) -> Array:
+        """P-value of "this row is normal for its task", shape (n,).
+
+        See the `pvalues` of the estimator. With ``exact=True`` transformers may have
+        learned nothing.
+        """
+        if exact and self._has_learned:
+            raise ValueError(
+                "exact=True needs rows that no transformer has changed by what it has "
+                "learned from the training rows: it has seen these and not the new "
+                "one, so that they are not compared on equal terms. Use exact=False."
+            )
+        return super().pvalues(X, task=task, time=time, exact=exact)
+
+    @property
     def together_source_(self) -> str:
-        """See `OneClassEstimator`; the transformers have seen the training rows."""
+        """See `OneClassEstimator`; never exact where transformers have learned."""
         inner = self._inner
-        return inner.calibration_.source if self.steps_ else inner.together_source_
+        if self._has_learned:
+            return inner.calibration_.source
+        return inner.together_source_
 
     # ------------------------------------------------------------ steps, as in Pipeline
 

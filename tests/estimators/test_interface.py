@@ -237,3 +237,9 @@ def _arrays_of(value, shape, seen=None):
     else:
         parts = list(getattr(value, "__dict__", {}).values())
     return sum(_arrays_of(part, shape, seen) for part in parts)
+
+
+@pytest.mark.parametrize("y", [[{}] * 60, [[1, 2], [1]] * 30, np.zeros((60, 2)), 3])
+def test_y_is_ignored_whatever_it_is(y):
+    model = JointOCKSR().fit(X, y)
+    assert np.array_equal(model.score_samples(X), JointOCKSR().fit(X).score_samples(X))

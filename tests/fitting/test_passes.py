@@ -89,7 +89,7 @@ def test_linear_structures(setting):
         assert found.calibration_.source == exact.calibration_.source
 
 
-@pytest.mark.parametrize("m", [5, 40])
+@pytest.mark.parametrize("m", [3, 5, 40])
 def test_structure_is_the_mean_response(m):
     model = JointOCKSR(landmarks=m, random_state=0)
     model.fit(X, task=TASK, sample_weight=WEIGHT)

@@ -172,14 +172,13 @@ def refuse_empty_tasks(codes: Codes, outlier: Mask, tasks: Labels) -> None:
 
 def warn_of_labels_in_y(y: object) -> None:
     """Warn of labels in `y`, which is ignored: all rows would be one task."""
-    values = np.asarray(y)
-    if values.ndim != 1 or values.dtype.kind == "f":
+    try:
+        values = np.asarray(y)
+        distinct = set(values.tolist())
+    except (TypeError, ValueError):  # no labels, one for each row
         return
-    distinct = (
-        set(values.tolist())
-        if values.dtype == object
-        else set(np.unique(values).tolist())
-    )
+    if values.dtype.kind == "f":
+        return
     if 1 < len(distinct) <= max(2, len(values) // 2) and not distinct <= {1, -1}:
         warn_user(
             f"y is ignored, but looks like labels ({len(distinct)} values, "

@@ -435,18 +435,3 @@ def blocks_by_task(
         starts = np.flatnonzero(np.diff(codes[rows], prepend=-2))
         parts = map(slice, starts.tolist(), [*starts[1:].tolist(), len(rows)])
         yield rows, list(zip(codes[rows[starts]].tolist(), parts, strict=True))
-
-
-def places(owner: Codes, group: Codes | None) -> tuple[Codes, Codes]:
-    """Place of each row or group among those of its owner, and their number."""
-    order = np.lexsort((np.arange(len(owner)) if group is None else group, owner))
-    new_owner = np.diff(owner[order], prepend=owner[order[:1]] - 1) != 0
-    new = np.ones(len(order), dtype=bool)
-    if group is not None:
-        new = new_owner | (np.diff(group[order], prepend=group[order[:1]]) != 0)
-    number = np.cumsum(new) - 1
-    place = np.empty((2, len(order)), dtype=np.intp)
-    of_owner = np.cumsum(new_owner) - 1
-    place[0, order] = number - number[new_owner][of_owner]
-    place[1, order] = np.bincount(of_owner, new)[of_owner]
-    return place[0], place[1]

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from manyone.calibration.tails import Tails
 from manyone.fitting.left_out import LeaveOut
 from manyone.fitting.plan import Passes
-from manyone.fitting.statistics import (
-    AddUp,
-    Statistics,
-    mean_values,
-    solve_statistics,
-)
+from manyone.fitting.statistics import AddUp, Statistics, solve_statistics
 from manyone.kernels.gram import Expansion
 from manyone.models.nearness import LeftOutGuard
 from manyone.models.resemblance import Resemblance
@@ -42,14 +39,15 @@ def joint_passes(
     ridge = solve_statistics(plan, statistics, alpha)
     scorer = Expansion(plan.points, ridge.coef, ridge.mean_response)
     step = LeaveOut(plan, ridge, LeftOutGuard.of(passes.nearness, scorer))
-    structure = Resemblance(ridge.coef, mean_values(plan, statistics))
+    structure = Resemblance(ridge.coef, np.tril(ridge.factor), ridge.counts)
+    is_small = len(plan.tasks) <= len(plan.points)
     solution = Solution(
         scorer,
         learned={
             "alpha": ridge.alpha,
             "dual_coef": ridge.coef,
             "mean_response": ridge.mean_response,
-            "structure": structure,
+            "structure": structure.matrix() if is_small else structure,
         },
         judge=step,
     )

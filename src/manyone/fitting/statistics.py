@@ -175,14 +175,6 @@ def solve_statistics(plan: Plan, statistics: Statistics, alpha: float) -> Ridge:
     return Ridge(ridge, coef, factor, statistics.counts, mean)
 
 
-def mean_values(plan: Plan, statistics: Statistics) -> Array:
-    """Mean kernel values (t, m) of the rows of each task against landmarks."""
-    sums = statistics.sums
-    if not plan.raw_moments:
-        sums = sums @ plan.factor.T
-    return sums / statistics.counts[:, None]
-
-
 def symmetric(lower: Array) -> Array:
     """The symmetric matrix whose lower triangle is given."""
     return np.asarray(np.tril(lower) + np.tril(lower, -1).T)

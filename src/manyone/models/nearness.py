@@ -398,10 +398,12 @@ def nearness_of(
         rows = rows.take(np.flatnonzero(~rows.outlier))
     by_task = np.argsort(rows.codes, kind="stable")
     chosen = by_task if all_rows else spread_over_tasks(rows)
-    codes = rows.codes[chosen]
+    # An array that has several names is held once, in memory and in files.
+    is_copy = not np.array_equal(chosen, np.arange(len(rows.codes)))
+    codes = rows.codes[chosen] if is_copy else rows.codes
     sample = np.arange(len(rows.codes))
     if rows.columns is None:
-        points = compared = Points(kernel, rows.X[chosen])
+        points = compared = Points(kernel, rows.X[chosen] if is_copy else rows.X)
         if not all_rows:
             sample = _evenly(rows.content, _MOST_ROWS)
     else:

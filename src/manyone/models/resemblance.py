@@ -11,17 +11,25 @@ from manyone._types import Array
 class Resemblance:
     """Mean response of every task's function to the rows of every task, not multiplied.
 
+    The functions of a ridge regression solve ``factor factor' coef = sums`` with the
+    sums of kernel values of the rows of each task. So the factor says what the sums
+    were, which are as many numbers as the coefficients.
+
     Attributes
     ----------
     coef : ndarray of shape (m, T)
         Coefficients of the functions.
-    values : ndarray of shape (T, m)
-        Mean kernel values of the rows of each task.
+    factor : ndarray of shape (m, m)
+        Lower triangular.
+    counts : ndarray of shape (T,)
+        Rows of each task.
     """
 
     coef: Array
-    values: Array
+    factor: Array
+    counts: Array
 
     def matrix(self) -> Array:
         """Entry (s, t): mean response of task t's function to rows of task s."""
-        return self.values @ self.coef
+        half = self.factor.T @ self.coef
+        return half.T @ half / self.counts[:, None]

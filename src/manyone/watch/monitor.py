@@ -14,7 +14,6 @@ from sklearn.utils.validation import check_is_fitted
 from manyone._types import Array, Codes, Labels, Mask
 from manyone.calibration.discoveries import benjamini_hochberg, check_fdr
 from manyone.data.labels import split_columns
-from manyone.data.rows import places
 from manyone.messages import warn_user
 from manyone.selection.auto import AutoOneClass
 from manyone.tables import TableModel
@@ -468,7 +467,10 @@ def _rounds(codes: Codes, rows: Codes) -> Iterator[Codes]:
     """The rows in rounds: the first row of every task, then the second, and so on."""
     if not len(rows):
         return
-    place = places(codes[rows], None)[0]
+    order = np.argsort(codes[rows], kind="stable")
+    ascending = codes[rows][order]
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order)) - np.searchsorted(ascending, ascending)
     by_round = rows[np.argsort(place, kind="stable")]
     yield from np.split(by_round, np.cumsum(np.bincount(place))[:-1])
 
