@@ -7,6 +7,7 @@ go stale.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterator
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -32,7 +33,7 @@ class Commands(SphinxDirective):
 def section(command: Any, epilog: str) -> list[str]:
     """Help, arguments, options and examples of a command, as reStructuredText."""
     title = f"manyone {command.__name__}"
-    lines = [title, "-" * len(title), "", inspect.getdoc(command) or "", ""]
+    lines = [title, "-" * len(title), "", _literal(inspect.getdoc(command) or ""), ""]
     lines += [".. list-table::", "   :widths: 36 64", ""]
     for spelling, meaning in sorted(_parameters(command), key=_arguments_first):
         lines += [f"   * - ``{spelling}``", f"     - {meaning}"]
@@ -48,7 +49,7 @@ def _parameters(command: Any) -> Iterator[tuple[str, str]]:
     hints = get_type_hints(command, include_extras=True)
     for name, parameter in inspect.signature(command).parameters.items():
         kind, said = get_args(hints[name])
-        meaning = (said.help or "").replace("*", r"\*")
+        meaning = _literal((said.help or "").replace("*", r"\*"))
         if parameter.default is parameter.empty:
             meaning += " Required."
         elif parameter.default not in (None, False, ""):
@@ -60,6 +61,11 @@ def _parameters(command: Any) -> Iterator[tuple[str, str]]:
         is_spelled = isinstance(said.default, str) and said.default.startswith("--")
         option = said.default if is_spelled else f"--{name.replace('_', '-')}"
         yield f"{option} {_value(name, kind, said.metavar)}".strip(), meaning
+
+
+def _literal(text: str) -> str:
+    """Options as literals: two hyphens in text would become a dash."""
+    return re.sub(r"(?<![`\w-])(--[a-z][a-z-]*)", r"``\1``", text)
 
 
 def _arguments_first(parameter: tuple[str, str]) -> tuple[bool, str]:
