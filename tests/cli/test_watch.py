@@ -5,7 +5,7 @@ import json
 import os
 import shutil
 import sqlite3
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import numpy as np
@@ -431,24 +431,58 @@ def test_a_second_writer_is_refused_and_readers_are_not(here, refused, monkeypat
     assert main(WATCH) == 0
 
 
-def test_a_writer_that_slips_in_is_noticed(here, monkeypatch, capsys):
+@pytest.mark.parametrize("commit", [1, 2, 3])
+def test_a_writer_that_slips_in_is_noticed(here, monkeypatch, capsys, commit):
     from manyone.watch.store import Store
 
     monkeypatch.setattr("manyone.cli.watching._BATCH", 60)
-    version = Store._data_version
-    looks = []
+    execute = Store.execute
+    commits = []
 
-    def changed(self):
-        looks.append(self)
-        return version(self) + (len(looks) == 5)
+    def slips_in(self, sql, values=()):
+        cursor = execute(self, sql, values)
+        if sql == "COMMIT":
+            commits.append(self)
+            if len(commits) == commit:
+                with closing(sqlite3.connect("s")) as other:
+                    other.execute("INSERT INTO meta VALUES ('slipped', 'in')")
+                    other.commit()
+        return cursor
 
-    monkeypatch.setattr(Store, "_data_version", changed)
+    monkeypatch.setattr(Store, "execute", slips_in)
     assert main(WATCH) == 2
     assert "s was written by another process in between" in capsys.readouterr().err
     monkeypatch.undo()
     os.chdir(here)
     assert main(WATCH) == 0
     assert query("SELECT count(*), count(DISTINCT id) FROM scores") == [(180, 180)]
+
+
+@pytest.mark.parametrize("busy", [False, True])
+def test_a_store_that_another_process_fills_first_is_not_removed(
+    here, monkeypatch, busy
+):
+    from manyone.watch import store
+
+    monkeypatch.setattr("manyone.watch.store._PATIENCE", 0.05)
+    make_file = store.make_file
+    others = ExitStack()
+
+    def slowly(path):
+        is_new = make_file(path)
+        monkeypatch.setattr(store, "make_file", make_file)
+        other = others.enter_context(store.open_store(path))
+        other.set_note("whose", "of the other process")
+        other.commit()
+        if not busy:
+            others.close()
+        return is_new
+
+    monkeypatch.setattr(store, "make_file", slowly)
+    with others:
+        assert main([*WATCH, "--id", "nowhere"]) == 2
+    with store.read_store(here / "s") as kept:
+        assert kept.note("whose") == "of the other process"
 
 
 def test_a_full_disk_is_one_line_and_nothing_is_lost(here, monkeypatch, capsys):

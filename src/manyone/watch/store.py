@@ -142,9 +142,8 @@ class Store:
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self.path = path
         self._connection = connection
-        self._version = self._data_version()
-        #: Whether something has been committed.
-        self.saved = False
+        #: Whether the tables were made here, and nothing has been committed since.
+        self.is_unsaved = False
 
     # --------------------------------------------------------------------- transactions
 
@@ -152,17 +151,19 @@ class Store:
         """Take the write lock; make the tables if there are none."""
         self.execute("BEGIN IMMEDIATE")
         if not has_tables(self._connection, self.path):
+            self.is_unsaved = True
             make_tables(self._connection)
 
     def commit(self, monitor: Monitor | None = None) -> None:
         """Save all since the last commit, a monitor too if it is given."""
         if monitor is not None:
             self._save(monitor.state)
+        # Nobody else can commit until we do.
+        before = self._data_version()
         self.execute("COMMIT")
-        self.saved = True
-        self._version = self._data_version()
+        self.is_unsaved = False
         self.execute("BEGIN IMMEDIATE")
-        if self._data_version() != self._version:
+        if self._data_version() != before:
             raise StoreError(
                 f"{self.path} was written by another process in between. What was done "
                 "until then is saved: run the same command again."
@@ -400,8 +401,8 @@ class Store:
 def open_store(path: Path) -> Iterator[Store]:
     """Open a store, or make one, and keep other processes from writing to it.
 
-    What was not committed is undone at the end. A store that was just made and never
-    committed is removed again.
+    What was not committed is undone at the end. A file that was just made is removed
+    again, unless something has been committed, here or by another process.
 
     Raises
     ------
@@ -425,7 +426,7 @@ def open_store(path: Path) -> Iterator[Store]:
             yield store
             link.execute("ROLLBACK")
     finally:
-        if is_new and (store is None or not store.saved):
+        if is_new and (store is None or store.is_unsaved):
             for ending in ("", "-wal", "-shm"):
                 Path(f"{path}{ending}").unlink(missing_ok=True)
 
