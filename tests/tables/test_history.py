@@ -276,6 +276,27 @@ def test_what_finds_clearly_more_faults_is_used(best, parts, tables, monkeypatch
     assert model.score(tables[1])["alarm"].mean() < 0.15
 
 
+def test_rows_of_few_days_have_no_past(tables):
+    """Rows of one time have one past, however many they are."""
+    train = tables[0].assign(when=lambda table: table["when"].dt.normalize())
+    days = train["when"] < train["when"].min() + pd.Timedelta(days=10)
+    model = TableModel("pump", time="when", method="default", anomalies="faults")
+    model.fit(train[days])
+    assert model.training_.past is None
+    lines = model.choice_["reason"][model.choice_["view"] == "rows in time"]
+    assert lines.tolist() == ["no row has 12 earlier times of its task"]
+
+
+def test_columns_that_begin_to_move_late_are_used(tables):
+    place = tables[0].groupby("pump").cumcount()
+    train = tables[0].drop(columns=["pressure", "valve"])
+    train.loc[place < 0.9 * TRAINED, "flow"] = 300.0
+    model = TableModel("pump", time="when", method="default", anomalies="faults")
+    with pytest.warns(UserWarning, match="constant"):  # of the forward check
+        model.fit(train)
+    assert model.encoder_.layout.used == ["flow"]
+
+
 def with_drift(table, per_row):
     """The table with a column that moves away from where it was, by so much a row."""
     rng = np.random.default_rng(5)

@@ -426,3 +426,11 @@ def test_rows_of_a_task_are_judged_together(fitted):
     assert np.median(p) > 0.05
     unknown = moved.assign(machine="new")
     assert len(model.pvalues_together(unknown)[0]) == 0
+
+
+@pytest.mark.parametrize("method", ["auto", FAST])
+def test_a_kind_of_anomalies_that_is_none_is_refused(method):
+    table = pd.DataFrame({"task": ["a", "b"] * 9, "x": np.arange(18.0) % 7})
+    model = TableModel("task", anomalies="fault", method=method)
+    with pytest.raises(ValueError, match=r"anomalies.*'fault'"):
+        model.fit(table)

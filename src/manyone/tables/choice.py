@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from sklearn.base import clone
@@ -22,6 +23,7 @@ from manyone.selection.tune import tune
 if TYPE_CHECKING:
     from manyone.tables.model import TableModel
 
+#: What was tried, column by column, see :func:`manyone.auto`.
 Choice = dict[str, Labels]
 Seed = int | np.random.RandomState | None
 # Settings that often do well.
@@ -30,6 +32,26 @@ _OFTEN_GOOD: dict[str, dict[str, Any]] = {
     "faults": FOR_FAULTS,
 }
 BY_NAME = {cls.__name__: cls for cls in METHODS.values()}
+
+
+class ChoiceLine(NamedTuple):
+    """A line of `choice_`: what was tried, and why it was chosen if it was."""
+
+    view: str
+    method: str
+    setting: str = ""
+    score: float = np.nan
+    stage: str = ""
+    chosen: bool = False
+    reason: str = ""
+
+
+def with_lines(lines: Sequence[ChoiceLine], choice: Choice) -> Choice:
+    """A choice with further lines before its own."""
+    if not lines:
+        return choice
+    before = columns_of([line._asdict() for line in lines])
+    return {name: np.concatenate([before[name], choice[name]]) for name in choice}
 
 
 def choose_model(
@@ -60,7 +82,6 @@ def choose_model(
     if isinstance(method, OneClassEstimator):
         model = clone(method).set_params(**rates)
         return model.fit(Z, **given), _only(model, "as given")
-    refuse_unknown(asked.anomalies, method)
     if method == "auto":
         model = auto(Z, **given, **rates, anomalies=asked.anomalies, random_state=seed)
         return model, model.choice_
@@ -82,7 +103,8 @@ def refuse_unknown(anomalies: object, method: object) -> None:
         raise ValueError(
             f'anomalies must be "any", "strangers" or "faults"; got {anomalies!r}.'
         )
-    if not isinstance(method, str) or method not in ("auto", "default", *BY_NAME):
+    names = ("auto", "default", *BY_NAME)
+    if not isinstance(method, OneClassEstimator) and method not in names:
         raise ValueError(
             f'method must be "auto", "default", an estimator or the name of one ('
             f"{shortlist(sorted(BY_NAME), 20)}); got {method!r}."
@@ -106,13 +128,6 @@ def _only(model: OneClassEstimator, reason: str) -> Choice:
     """A choice between one."""
     shown = {"alpha", "kernel", "metric", "width"} & model.get_params(deep=False).keys()
     setting = ", ".join(f"{key}={getattr(model, key)}" for key in sorted(shown))
-    line: dict[str, object] = {
-        "view": "all",
-        "method": type(model).__name__,
-        "setting": setting,
-        "score": np.nan,
-        "stage": "",
-        "chosen": True,
-        "reason": reason,
-    }
-    return columns_of([line])
+    method = type(model).__name__
+    line = ChoiceLine("all", method, setting, chosen=True, reason=reason)
+    return columns_of([line._asdict()])

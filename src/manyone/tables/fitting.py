@@ -18,7 +18,13 @@ from manyone.estimators.combined import CombinedOneClass
 from manyone.messages import CalibrationWarning, warn_user
 from manyone.models.column_range import ColumnRange, excess_of_margins, score_range
 from manyone.models.guards import Guarded
-from manyone.tables.choice import Choice, choose_model
+from manyone.tables.choice import (
+    Choice,
+    ChoiceLine,
+    choose_model,
+    refuse_unknown,
+    with_lines,
+)
 from manyone.tables.decisions import holds_dates
 from manyone.tables.encoder import Encoder
 from manyone.tables.forecast import announce_fit
@@ -34,7 +40,7 @@ from manyone.tables.maps import PARTS
 from manyone.tables.past import Compared
 from manyone.tables.ranges import learn_ranges
 from manyone.tables.sampling import kept_rows
-from manyone.tables.seasons import SeasonChoice, choose_season
+from manyone.tables.seasons import choose_season
 from manyone.tables.training import TrainingTable
 from manyone.tables.unknown import UnknownTasks
 
@@ -61,6 +67,7 @@ class Fitted(NamedTuple):
 
 def fit_table(asked: TableModel, table: Table) -> Fitted:
     """What a table model asks for, of a table wherever it is."""
+    refuse_unknown(asked.anomalies, asked.method)
     roles = asked._roles()
     span = asked._span()
     ignored = names_of(asked.ignore)
@@ -69,20 +76,21 @@ def fit_table(asked: TableModel, table: Table) -> Fitted:
     _refuse_lone_rows(training)
     if asked.time is None:
         _note_dates(training.columns | _ignored(asked, table))
-    in_time = PartsChoice(PARTS, {})
-    by_season = SeasonChoice("", (), {})
-    if asked.history == "auto":
+    used = PartsChoice(PARTS)
+    lines: list[ChoiceLine] = []
+    if asked.history == "auto" and span is not None:
         by_season = choose_season(training)
-        if span is not None and by_season.season:
+        if by_season.season:
             compared = Compared(span, by_season.season, by_season.columns)
             training = kept_rows(table, roles, ignored, compared)
-        in_time = choose_parts(training)
-    linear = _LINEAR.get(asked.anomalies, 0.5)
+        used = choose_parts(training)
+        lines = [*used.lines, *by_season.lines]
+    linear = _LINEAR[asked.anomalies]
     learned = training
-    if training.past is not None and "difference" in in_time.parts:
+    if training.past is not None and "difference" in used.parts:
         linear = 1.0  # values and their differences are related linearly
         learned = training.settled()
-    encoder = Encoder.learn(*learned.normal(), linear, in_time.parts, in_time.drifting)
+    encoder = Encoder.learn(*learned.normal(), linear, used.parts, used.drifting)
     Z = encoder.encode(learned.columns, learned.codes())
     fit_arguments = learned.given()
     announce_fit(
@@ -92,12 +100,7 @@ def fit_table(asked: TableModel, table: Table) -> Fitted:
     )
     with quietly():
         model, choice = choose_model(asked, Z, fit_arguments)
-    for lines in (by_season.lines, in_time.lines):
-        if lines:
-            choice = {
-                name: np.concatenate([lines[name], values])
-                for name, values in choice.items()
-            }
+    choice = with_lines(lines, choice)
     return guarded(training, learned, encoder, model, choice, Z)
 
 

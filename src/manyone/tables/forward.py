@@ -115,7 +115,7 @@ def check_forward(model: TableModel) -> ForwardCheck | None:
     training = model.training_
     if training.times is None:
         return None
-    is_earlier, is_later = earlier_and_later(training, training.times)
+    is_earlier, is_later = earlier_and_later(training)
     if not is_later.any():
         return None
     earlier = training.take(np.flatnonzero(is_earlier))

@@ -23,8 +23,9 @@ from manyone.estimators.independent import IndependentOCKSR
 from manyone.history.faults import KINDS, RowsInTime, RowsToSpoil
 from manyone.messages import shortlist
 from manyone.selection.criteria import own_aucs, rounded
-from manyone.selection.search import ERRORS_OF_FAULTS, Judged, columns_of, preferred
-from manyone.tables.frames import Labels
+from manyone.selection.search import ERRORS_OF_FAULTS, Judged, preferred
+from manyone.tables.choice import ChoiceLine
+from manyone.tables.frames import Column, Columns
 from manyone.tables.maps import PARTS
 from manyone.tables.training import TrainingTable
 
@@ -42,21 +43,23 @@ _CANDIDATES = {
     "values": PARTS[:1],
     "past": PARTS[1:],
 }
-# Rows of a task to learn from and to judge by, and tasks, that are enough to choose.
+# Rows of a task to learn from that are enough to choose; half as many to judge by, and
+# as many tasks (`benchmarks/bench_history.py rows`).
 _EARLIER_ROWS = 100
-_LATER_ROWS = 50
-_MOST_TASKS = 50
+_LATER_ROWS = _MOST_TASKS = _EARLIER_ROWS // 2
 # A column drifts if later values are so many times as far from the mean of earlier ones
 # as these.
 _DRIFTS = 1.5
 
 
-def earlier_and_later(training: TrainingTable, times: Array) -> tuple[Mask, Mask]:
+def earlier_and_later(training: TrainingTable) -> tuple[Mask, Mask]:
     """Which rows come before the last quarter of their task, and which are in it.
 
-    Rows of one time stay together. Rows of a group that has earlier rows are in neither
-    part, and of the last quarter rows known to be abnormal are not.
+    All rows of one moment are in the same part. Abnormal rows are in no last quarter,
+    nor are rows of a group that has earlier rows.
     """
+    times = training.times
+    assert times is not None
     codes = training.codes()
     normal = ~training.outlier & (codes != MISSING)
     n_tasks = int(codes.max()) + 1
@@ -85,87 +88,59 @@ class PartsChoice(NamedTuple):
     ----------
     parts : sequence of str
         Among `PARTS`.
-    lines : dict of arrays
-        What was tried, as in :func:`manyone.auto`; none where nothing was to be chosen.
+    lines : sequence of ChoiceLine
+        What was tried; none where there was no choice.
     drifting : tuple of str
         Columns of which the past is used and the value is not.
     """
 
     parts: Sequence[str]
-    lines: dict[str, Labels]
+    lines: Sequence[ChoiceLine] = ()
     drifting: tuple[str, ...] = ()
 
 
 def choose_parts(training: TrainingTable) -> PartsChoice:
-    """Choose what is used of columns of numbers, of rows with a past or without one."""
-    if training.past is None:
-        return PartsChoice(PARTS[:1], {})
+    """Choose what is used of columns of numbers, of rows with a past."""
+    past = training.past
+    assert past is not None
     if not has_enough_rows(training):
-        enough = ENOUGH_SPANS * training.past.span
-        reason = f"a usual task has fewer than {enough} rows, too short a past"
-        line = _line(training, "values", np.nan, reason)
-        return PartsChoice(PARTS[:1], columns_of([line]))
+        enough = ENOUGH_SPANS * past.span
+        return _values_alone(
+            f"a usual task has fewer than {enough} rows, too short a past"
+        )
     training = training.settled()
+    columns = columns_with_past(training)
+    if columns and not any(map(_has_difference, columns.values())):
+        return _values_alone(f"no row has {past.span} earlier times of its task")
     drifting = drifting_columns(training)
     judged = _judged(training, drifting)
     if not judged:
-        return PartsChoice(PARTS[:1], {})
+        return PartsChoice(PARTS[:1])
     number = preferred(judged, ERRORS_OF_FAULTS)
     parts = [*_CANDIDATES.values()][number]
     if parts != PARTS:
         drifting = ()
-    chosen = "by faults made in later rows"
+    reason = "by faults made in later rows"
     if drifting:
-        chosen += (
-            f"; values drift, and only their past counts, of {shortlist(drifting, 3)}"
-        )
-    lines = []
-    for place, (name, one) in enumerate(zip(_CANDIDATES, judged, strict=True)):
-        lines.append(
-            _line(training, name, one.score, chosen if place == number else "")
-        )
-    return PartsChoice(parts, columns_of(lines), drifting)
+        named = shortlist(drifting, 3)
+        reason += f"; values drift, and only their past counts, of {named}"
+    lines = [
+        _line(name, past.span, candidate.score, reason if place == number else "")
+        for place, (name, candidate) in enumerate(zip(_CANDIDATES, judged, strict=True))
+    ]
+    return PartsChoice(parts, lines, drifting)
 
 
-@np.errstate(over="ignore", invalid="ignore")  # what overflows tells nothing
-def drifting_columns(training: TrainingTable) -> tuple[str, ...]:
-    """Columns whose later values lie farther from the mean than earlier ones.
-
-    Both from the mean of the earlier ones of their task; on average over tasks by a
-    factor, and by three standard errors.
-    """
-    assert training.times is not None
-    is_earlier, is_later = earlier_and_later(training, training.times)
-    codes = training.codes()
-    is_earlier &= ~training.outlier & (codes != MISSING)
-    n_tasks = int(codes.max()) + 1
-    found = []
-    for name, column in training.columns.items():
-        if column.past is None or column.kind != "number":
-            continue
-        is_known = np.isfinite(column.level)
-        before = np.flatnonzero(is_earlier & is_known)
-        after = np.flatnonzero(is_later & is_known)
-        mean = _task_means(column.level[before], codes[before], n_tasks)
-        distance = np.abs(column.level - mean[codes])
-        usual = _task_means(distance[before], codes[before], n_tasks)
-        later = _task_means(distance[after], codes[after], n_tasks)
-        tell = np.flatnonzero((usual > 0.0) & (later > 0.0))
-        if len(tell) < 2:
-            continue
-        growth = np.log(later[tell] / usual[tell])
-        error = growth.std(ddof=1) / np.sqrt(len(tell))
-        least = max(np.log(_DRIFTS), ERRORS_OF_FAULTS * error)
-        if growth.mean() > least:
-            found.append(name)
-    return tuple(found)
+def _values_alone(reason: str) -> PartsChoice:
+    """The choice of values without their past."""
+    return PartsChoice(PARTS[:1], [_line("values", 0, np.nan, reason)])
 
 
-def _task_means(values: Array, codes: Codes, n_tasks: int) -> Array:
-    """Mean of values (n,) of each task (T,); NaN where there are none."""
-    counts = np.bincount(codes, minlength=n_tasks)
-    sums = np.bincount(codes, values, n_tasks)
-    return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+def _line(name: str, span: int, score: float, reason: str) -> ChoiceLine:
+    """A line about one of the candidates; what was chosen has a reason."""
+    setting = "" if name == "values" else f"{span} rows"
+    stage = "faults in time"
+    return ChoiceLine("rows in time", name, setting, score, stage, bool(reason), reason)
 
 
 def has_enough_rows(training: TrainingTable) -> bool:
@@ -177,20 +152,70 @@ def has_enough_rows(training: TrainingTable) -> bool:
     return bool(np.median(training.totals[firsts]) >= enough)
 
 
-def _line(
-    training: TrainingTable, name: str, score: float, reason: str
-) -> dict[str, object]:
-    """A line of `choice_`; what was chosen has a reason."""
-    assert training.past is not None
+def columns_with_past(training: TrainingTable) -> Columns:
+    """The columns of numbers that have a past."""
     return {
-        "view": "rows in time",
-        "method": name,
-        "setting": f"{training.past.span} rows" if name != "values" else "",
-        "score": score,
-        "stage": "faults in time",
-        "chosen": bool(reason),
-        "reason": reason,
+        name: column
+        for name, column in training.columns.items()
+        if column.past is not None and column.kind == "number"
     }
+
+
+def _has_difference(column: Column) -> bool:
+    """Whether the past of any row is long enough to be compared with."""
+    return column.past is not None and bool(np.isfinite(column.past[:, 0]).any())
+
+
+def _earlier_rows(training: TrainingTable, is_earlier: Mask) -> Mask:
+    """Which of the earlier rows are normal rows of a task."""
+    return is_earlier & ~training.outlier & (training.codes() != MISSING)
+
+
+@np.errstate(over="ignore", invalid="ignore")  # what overflows tells nothing
+def drifting_columns(training: TrainingTable) -> tuple[str, ...]:
+    """Columns whose later values lie farther from the mean than earlier ones.
+
+    Both are distances from the mean of the earlier values of their task. A column
+    drifts if they differ by a factor, on average over tasks, and by three standard
+    errors.
+    """
+    is_earlier, is_later = earlier_and_later(training)
+    is_earlier = _earlier_rows(training, is_earlier)
+    codes = training.codes()
+    n_tasks = int(codes.max()) + 1
+    drifting = []
+    for name, column in columns_with_past(training).items():
+        is_known = np.isfinite(column.level)
+        before = np.flatnonzero(is_earlier & is_known)
+        after = np.flatnonzero(is_later & is_known)
+        mean = _task_means(column.level[before], codes[before], n_tasks)
+        distance = np.abs(column.level - mean[codes])
+        usual = _task_means(distance[before], codes[before], n_tasks)
+        later = _task_means(distance[after], codes[after], n_tasks)
+        comparable = np.flatnonzero((usual > 0.0) & (later > 0.0))
+        if len(comparable) < 2:
+            continue
+        growth = np.log(later[comparable] / usual[comparable])
+        error = growth.std(ddof=1) / np.sqrt(len(comparable))
+        if growth.mean() > max(np.log(_DRIFTS), ERRORS_OF_FAULTS * error):
+            drifting.append(name)
+    return tuple(drifting)
+
+
+@np.errstate(invalid="ignore")
+def _task_means(values: Array, codes: Codes, n_tasks: int) -> Array:
+    """Mean of values, (n,) or (n, p), of each task, (T,) or (T, p); NaN for none."""
+    counts = np.bincount(codes, minlength=n_tasks)
+    sums = np.zeros((n_tasks, *values.shape[1:]))
+    np.add.at(sums, codes, values)
+    return np.asarray((sums.T / counts).T)
+
+
+def _task_spreads(values: Array, codes: Codes) -> Array:
+    """Standard deviation of values (n, p) inside each task, (T, p)."""
+    n_tasks = int(codes.max()) + 1
+    mean = _task_means(values, codes, n_tasks)
+    return np.sqrt(_task_means((values - mean[codes]) ** 2, codes, n_tasks))
 
 
 def _judged(training: TrainingTable, drifting: tuple[str, ...] = ()) -> list[Judged]:
@@ -198,91 +223,76 @@ def _judged(training: TrainingTable, drifting: tuple[str, ...] = ()) -> list[Jud
 
     Values of `drifting` columns are no part of values and past.
     """
-    values, names = _rows_in_time(training)
+    rows, names = _rows_in_time(training)
     steady = np.flatnonzero(~np.isin(names, drifting))
-    assert training.times is not None
-    assert training.past is not None
-    is_earlier, is_later = earlier_and_later(training, training.times)
+    is_earlier, is_later = earlier_and_later(training)
     codes = training.codes()
-    is_earlier &= ~training.outlier & (codes != MISSING)
-    earlier = _some_rows(is_earlier, codes, training, _EARLIER_ROWS)
-    later = _some_rows(is_later, codes, training, _LATER_ROWS)
+    is_earlier = _earlier_rows(training, is_earlier)
+    earlier = _spaced_rows(is_earlier, training, _EARLIER_ROWS)
+    later = _spaced_rows(is_later, training, _LATER_ROWS)
     later = later[np.isin(codes[later], codes[earlier])]
-    if not values.level.shape[1] or not len(later):
+    if not names or not len(later):
         return []
-    own = codes[earlier]
-    level_spread = _spread(values.level[earlier], own)
-    difference_spread = _spread(values.difference[earlier], own)
+    assert training.past is not None
+    learned = RowsInTime(*(part[earlier] for part in rows))
+    learned_codes = codes[earlier]
     tested = RowsToSpoil(
-        RowsInTime(*(part[later] for part in values)),
+        RowsInTime(*(part[later] for part in rows)),
         codes[later],
         training.hashes[later],
-        level_spread[codes[later]],
-        difference_spread[codes[later]],
+        _task_spreads(learned.level, learned_codes)[codes[later]],
+        _task_spreads(learned.difference, learned_codes)[codes[later]],
         training.past.span,
     )
     faulty = [tested.with_faults(kind) for kind in KINDS]
-    learned = RowsInTime(*(part[earlier] for part in values))
     judged = []
     for name, parts in _CANDIDATES.items():
         columns = {part: np.arange(len(names)) for part in parts}
         if parts == PARTS:
             columns["level"] = steady
-        areas = _areas(columns, learned, own, tested, faulty)
+        areas = _areas(columns, learned, learned_codes, tested, faulty)
         judged.append(Judged({"parts": name}, areas, "faults in time"))
     return judged
 
 
 def _rows_in_time(training: TrainingTable) -> tuple[RowsInTime, list[str]]:
-    """Columns of numbers with a past, and their names.
+    """The columns of numbers with a past that vary, and their names.
 
     What is missing is the mean of the column.
     """
-    parts = []
+    columns = []
     names = []
-    for name, column in training.columns.items():
-        if column.past is None or column.kind != "number":
-            continue
-        three = np.column_stack([column.level, column.past])
-        is_known = np.isfinite(three)
-        total = np.where(is_known, three, 0.0).sum(axis=0)
+    for name, column in columns_with_past(training).items():
+        assert column.past is not None
+        values = np.column_stack([column.level, column.past])
+        is_known = np.isfinite(values)
+        total = np.where(is_known, values, 0.0).sum(axis=0)
         mean = total / np.maximum(is_known.sum(axis=0), 1)
-        three = np.where(is_known, three, mean)
-        if np.ptp(three[:, 0]) > 0.0:
-            parts.append(three)
+        values = np.where(is_known, values, mean)
+        if np.ptp(values[:, 0]) > 0.0:
+            columns.append(values)
             names.append(name)
-    number = len(training.labels)
-    stacked = np.stack(parts, axis=1) if parts else np.empty((number, 0, 3))
+    nothing = np.empty((len(training.labels), 0, len(PARTS)))
+    stacked = np.stack(columns, axis=1) if columns else nothing
     return RowsInTime(*np.moveaxis(stacked, -1, 0)), names
 
 
-def _some_rows(mask: Mask, codes: Codes, training: TrainingTable, number: int) -> Codes:
-    """At most so many rows of a task, evenly spaced in time, of at most some tasks."""
+def _spaced_rows(mask: Mask, training: TrainingTable, number: int) -> Codes:
+    """At most so many rows of a task, evenly spaced in time, of the largest tasks."""
     assert training.times is not None
+    codes = training.codes()
     rows = np.flatnonzero(mask)
+    if not len(rows):
+        return rows
     rows = rows[np.lexsort((training.hashes[rows], training.times[rows], codes[rows]))]
-    parts = np.split(rows, np.flatnonzero(np.diff(codes[rows])) + 1)
-    parts = [_spaced(part, number) for part in parts if len(part)]
-    # The largest tasks tell most; of equal ones, whichever content decides.
-    parts.sort(key=lambda part: (-len(part), int(training.hashes[part].min())))
-    return np.concatenate([np.empty(0, dtype=np.intp), *parts[:_MOST_TASKS]])
-
-
-def _spaced(rows: Codes, number: int) -> Codes:
-    places = np.linspace(0, len(rows) - 1, min(number, len(rows)))
-    return rows[places.astype(np.intp)]
-
-
-def _spread(values: Array, codes: Codes) -> Array:
-    """Standard deviation inside each task, (T, p)."""
-    n_tasks = int(codes.max()) + 1
-    counts = np.maximum(np.bincount(codes, minlength=n_tasks), 1)[:, None]
-    mean = np.zeros((n_tasks, values.shape[1]))
-    np.add.at(mean, codes, values)
-    mean /= counts
-    square = np.zeros_like(mean)
-    np.add.at(square, codes, (values - mean[codes]) ** 2)
-    return np.asarray(np.sqrt(square / counts))
+    of_tasks = []
+    for task_rows in np.split(rows, np.flatnonzero(np.diff(codes[rows])) + 1):
+        size = len(task_rows)
+        places = np.linspace(0, size - 1, min(number, size)).astype(np.intp)
+        of_tasks.append(task_rows[places])
+    # Of tasks of equal size, the content of their rows decides.
+    of_tasks.sort(key=lambda rows: (-len(rows), int(training.hashes[rows].min())))
+    return np.concatenate(of_tasks[:_MOST_TASKS])
 
 
 def _areas(
@@ -298,9 +308,9 @@ def _areas(
     """
 
     def joined(rows: RowsInTime) -> Array:
-        return np.hstack(
-            [getattr(rows, part)[:, some] for part, some in columns.items()]
-        )
+        """The columns of all parts side by side."""
+        parts = (getattr(rows, part)[:, places] for part, places in columns.items())
+        return np.hstack([*parts])
 
     X = joined(learned)
     mean = X.mean(axis=0)
@@ -309,9 +319,13 @@ def _areas(
     model = IndependentOCKSR(
         metric="adaptive", kernel="laplacian", width=3.0, alarm_rate=None
     )
-    model.fit((X - mean)[:, moves] / scale[moves], task=learned_codes)
+    if moves.any():
+        model.fit((X - mean)[:, moves] / scale[moves], task=learned_codes)
 
     def scores(rows: RowsInTime) -> Array:
+        """Score of each row; all are alike where nothing moves in what was learned."""
+        if not moves.any():
+            return np.zeros(len(later.codes))
         standard = (joined(rows) - mean)[:, moves] / scale[moves]
         return rounded(model.score_samples(standard, task=later.codes))
 

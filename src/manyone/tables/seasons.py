@@ -7,6 +7,7 @@ makes their differences from a running mean smaller.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -17,9 +18,12 @@ from manyone.history.clocks import NUMBERS
 from manyone.history.past import Past, PastColumns, past_columns
 from manyone.history.seasons import SEASONS, Season, Seasonal, level_of
 from manyone.messages import plural
-from manyone.selection.search import columns_of
-from manyone.tables.frames import Labels
-from manyone.tables.in_time import earlier_and_later, has_enough_rows
+from manyone.tables.choice import ChoiceLine
+from manyone.tables.in_time import (
+    columns_with_past,
+    earlier_and_later,
+    has_enough_rows,
+)
 from manyone.tables.training import TrainingTable
 
 # Periods before the last quarter of a usual task, from which on a season is tried.
@@ -39,90 +43,82 @@ class SeasonChoice(NamedTuple):
         Its name; empty for none.
     columns : tuple of str
         That have it.
-    lines : dict of arrays
-        What was tried, as in `choice_`; none where rows have no past.
+    lines : sequence of ChoiceLine
+        What was tried; none where tasks have too few rows.
     """
 
-    season: str
-    columns: tuple[str, ...]
-    lines: dict[str, Labels]
+    season: str = ""
+    columns: tuple[str, ...] = ()
+    lines: Sequence[ChoiceLine] = ()
 
 
 def choose_season(training: TrainingTable) -> SeasonChoice:
-    """Choose the season of a table, and the columns that have it."""
-    if training.past is None or not has_enough_rows(training):
-        return SeasonChoice("", (), {})
+    """Choose the season of rows with a past, and the columns that have it."""
+    assert training.past is not None
+    if not has_enough_rows(training):
+        return SeasonChoice()
     if training.past.clock == NUMBERS:
-        return _none("times are numbers, which have no hours and weekdays")
+        return _no_season("times are numbers, which have no hours and weekdays")
     seasons = [season for season in SEASONS.values() if _is_seen(training, season)]
-    names = _names(training)
+    names = [
+        name
+        for name, column in columns_with_past(training).items()
+        if len(np.unique(column.values[np.isfinite(column.values)])) > 2
+    ]
     if not seasons or not names:
-        return _none(f"a usual task shows fewer than {_FEWEST_PERIODS} days or weeks")
+        return _no_season(
+            f"a usual task shows fewer than {_FEWEST_PERIODS} days or weeks"
+        )
     gains = np.array([_gains(training, names, season) for season in seasons])
-    worth = np.where(gains > _WORTH, gains, 0.0).mean(axis=1)
+    gains = np.where(gains > _WORTH, gains, 0.0)
+    worth = gains.mean(axis=1)
     best = 0
     for number in range(1, len(seasons)):
         if worth[number] > worth[best] + _FURTHER:
             best = number
     if not worth[best]:
-        return _none("values at the same hour or weekday are no closer than others")
-    is_used = (gains[best] > _WORTH).tolist()
-    used = tuple(name for name, uses in zip(names, is_used, strict=True) if uses)
-    share = 1.0 - np.exp(-gains[best][gains[best] > _WORTH].mean() / 2.0)
+        return _no_season(
+            "values at the same hour or weekday are no closer than others"
+        )
+    is_used = gains[best] > 0.0
+    used = tuple(np.array(names)[is_used].tolist())
+    share = 1.0 - np.exp(-gains[best][is_used].mean() / 2.0)
     reason = (
         f"later rows of {plural(len(used), 'column')} are {share:.0%} closer to what "
         "is usual then"
     )
     lines = [
-        _line(season.name, reason if number == best else "")
-        for number, season in enumerate(seasons)
+        _line(season.name, reason if season is seasons[best] else "")
+        for season in seasons
     ]
-    return SeasonChoice(seasons[best].name, used, columns_of(lines))
+    return SeasonChoice(seasons[best].name, used, lines)
 
 
-def _none(why: str) -> SeasonChoice:
-    return SeasonChoice("", (), columns_of([_line("", f"none is used: {why}")]))
+def _no_season(why: str) -> SeasonChoice:
+    return SeasonChoice(lines=[_line("", f"none is used: {why}")])
 
 
-def _line(season: str, reason: str) -> dict[str, object]:
-    """A line of `choice_`; what was chosen has a reason."""
-    return {
-        "view": "seasons",
-        "method": season,
-        "setting": "",
-        "score": np.nan,
-        "stage": "later rows",
-        "chosen": bool(season and reason),
-        "reason": reason,
-    }
-
-
-def _names(training: TrainingTable) -> list[str]:
-    """Columns of measurements that have a past."""
-    return [
-        name
-        for name, column in training.columns.items()
-        if column.past is not None
-        and column.kind == "number"
-        and len(np.unique(column.values[np.isfinite(column.values)])) > 2
-    ]
+def _line(season: str, reason: str) -> ChoiceLine:
+    """A line about one season; that which was chosen has a reason."""
+    chosen = bool(season and reason)
+    return ChoiceLine(
+        "seasons", season, stage="later rows", chosen=chosen, reason=reason
+    )
 
 
 def _is_seen(training: TrainingTable, season: Season) -> bool:
-    """Whether a usual task shows several phases and periods in its first part."""
+    """Whether a usual task has several phases and periods before its last quarter."""
     assert training.times is not None
-    rows = np.flatnonzero(earlier_and_later(training, training.times)[0])
-    codes = training.codes()[rows]
-    rows = rows[codes != MISSING]
-    codes = codes[codes != MISSING]
+    codes = training.codes()
+    rows = np.flatnonzero(earlier_and_later(training)[0] & (codes != MISSING))
     visits = season.visits(training.times[rows])
-    periods = _median_number(codes, visits // season.phases)
-    phases = _median_number(codes, visits % season.phases)
+    periods = _usual_number(codes[rows], visits // season.phases)
+    phases = _usual_number(codes[rows], visits % season.phases)
     return periods >= _FEWEST_PERIODS and phases >= 2
 
 
-def _median_number(codes: Codes, values: Array) -> float:
-    """Different values that a usual task has."""
+def _usual_number(codes: Codes, values: Array) -> float:
+    """How many different values (n,) a task has, the median over tasks."""
     pairs = np.unique(np.column_stack([codes, values]), axis=0)
     return float(np.median(np.unique(pairs[:, 0], return_counts=True)[1]))
 
@@ -134,16 +130,15 @@ def _gains(training: TrainingTable, names: list[str], season: Season) -> Array:
     usual in as long a time; and differences from the running mean, with a season and
     without. Where tasks do not agree there is no gain.
     """
-    assert training.times is not None
-    values = [training.columns[name].values for name in names]
-    X = np.column_stack(values)
-    in_phases = _columns(training, X, season)
-    in_all = _columns(training, X, season.whole())
-    plain = [training.columns[name].past for name in names]
-    differences = np.column_stack([past[:, 0] for past in plain if past is not None])
-    later = np.flatnonzero(earlier_and_later(training, training.times)[1])
+    columns = [training.columns[name] for name in names]
+    X = np.column_stack([column.values for column in columns])
+    in_phases = _past_by(season, training, X)
+    in_all = _past_by(season.whole(), training, X)
+    differences = np.column_stack(
+        [column.past[:, 0] for column in columns if column.past is not None]
+    )
+    later = np.flatnonzero(earlier_and_later(training)[1])
     codes = training.codes()[later]
-
     # Where nobody knows what is usual in the phase, nothing is compared.
     is_known = (np.isfinite(in_phases.usual) & np.isfinite(in_all.usual))[later]
 
@@ -165,8 +160,8 @@ def _gains(training: TrainingTable, names: list[str], season: Season) -> Array:
     return np.where(is_sure, mean, 0.0)
 
 
-def _columns(training: TrainingTable, X: Array, season: Season) -> PastColumns:
-    """What the past of the kept rows is by a season."""
+def _past_by(season: Season, training: TrainingTable, X: Array) -> PastColumns:
+    """What the past of the kept rows (n, p) is by a season, from nothing."""
     assert training.times is not None
     assert training.past is not None
     codes = training.codes()
