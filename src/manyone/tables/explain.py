@@ -21,7 +21,7 @@ from manyone.models.guards import guard_in
 from manyone.progress import counted
 from manyone.tables.answers import Answers
 from manyone.tables.encoder import Encoder
-from manyone.tables.frames import Columns, Frame, Table, like
+from manyone.tables.frames import Frame, Table, like
 from manyone.tables.gaps import completed
 from manyone.tables.maps import LEVEL_HEIGHT, NumberMap
 from manyone.tables.needed import needed_values
@@ -36,9 +36,9 @@ Texts = NDArray[np.object_]
 # Rows that are explained at a time, and training rows named beside each.
 _BLOCK = 2048
 _NEAREST = 3
-# Share of what is unusual about a row below which a column is no reason.
+# A column with a smaller share of what is unusual about a row is no reason.
 _LITTLE = 0.05
-# Usual deviations of a column from which on a value is far out: hardly a normal row is.
+# So many usual deviations of a column are far: hardly any normal row is as far out.
 _FAR = 3.0
 
 
@@ -154,70 +154,105 @@ def explain_rows(model: TableModel, rows: TableRows, top: int) -> Explanation:
     return Explanation(**joined)
 
 
+@dataclass(frozen=True, eq=False)
+class _Comparison:
+    """Rows beside what was expected of them.
+
+    Parameters
+    ----------
+    Z, expected : ndarray of shape (n, D)
+        Coordinates, and what each would be if its column alone were as expected.
+    tasks : ndarray of shape (n,)
+        Numbers of the tasks that rows are compared with.
+    gain : ndarray of shape (n, p)
+        How much each column has to do with it.
+    outside : ndarray of shape (n, p)
+        Margins that each column is out of its range; 0 within the first.
+    is_empty, is_usually_empty : ndarray of bool of shape (n, p)
+        Where a value is missing, and where it was expected to be.
+    """
+
+    Z: Array
+    expected: Array
+    tasks: Codes
+    gain: Array
+    outside: Array
+    is_empty: Mask
+    is_usually_empty: Mask
+
+    @classmethod
+    def of(cls, model: TableModel, rows: TableRows) -> _Comparison:
+        """Rows beside the normal rows of their tasks.
+
+        Rows of unknown tasks are compared with the task that they are closest to.
+        """
+        encoder = model.encoder_
+        reference = model._reference()
+        means = reference.metric.mean
+        Z = encoder.encode(rows.columns, rows.codes)
+        tasks = rows.codes
+        if np.any(tasks == MISSING):
+            closest = cdist(Z, means, "cityblock").argmin(axis=1)
+            tasks = np.where(tasks == MISSING, closest, tasks)
+        is_empty = np.column_stack(
+            [np.isnan(rows.columns[name].values) for name in encoder.layout.used]
+        )
+        outside = _columns_outside(model, Z, is_empty)
+        gain, expected = _blamed(encoder, reference, Z, tasks, outside)
+        # Fields are often empty together, so one makes the other expected. Where a
+        # field is empty, what counts is the task's own rows.
+        is_usually_empty = np.where(
+            is_empty,
+            _empty_columns(encoder, means[tasks]),
+            _empty_columns(encoder, expected),
+        )
+        says_nothing = is_empty & is_usually_empty
+        gain[says_nothing] = 0.0
+        outside[says_nothing] = 0.0
+        return cls(Z, expected, tasks, gain, outside, is_empty, is_usually_empty)
+
+    def ranked(self) -> Codes:
+        """Numbers of the columns (n, p) of each row, the most to blame first."""
+        says_nothing = self.is_empty & self.is_usually_empty
+        return np.lexsort((-self.gain, says_nothing, -self.outside))
+
+
 def _explain_block(model: TableModel, rows: TableRows, top: int) -> Explanation:
-    encoder = model.encoder_
     reference = model._reference()
-    metric = reference.metric
-    columns = rows.columns
-    codes = rows.codes
-    Z = encoder.encode(columns, codes)
-    compared = codes
-    if np.any(codes == MISSING):
-        # Rows of unknown tasks are compared with the task that they are closest to.
-        closest = cdist(Z, metric.mean, "cityblock").argmin(axis=1)
-        compared = np.where(codes == MISSING, closest, codes)
-    outside = _columns_outside(model, encoder, Z, columns)
-    gain, expected = _blamed(encoder, reference, Z, compared, outside)
-    is_empty = np.column_stack(
-        [np.isnan(columns[name].values) for name in encoder.layout.used]
+    comparison = _Comparison.of(model, rows)
+    order = comparison.ranked()[:, :top]
+    share = comparison.gain / np.maximum(
+        comparison.gain.sum(axis=1, keepdims=True), 1e-300
     )
-    # Fields are often empty together, so one makes the other expected. Where a field is
-    # empty, what counts is the task's own rows.
-    usually_empty = np.where(
-        is_empty,
-        _empty_columns(encoder, metric.mean[compared]),
-        _empty_columns(encoder, expected),
-    )
-    # An empty field that is usually empty says nothing.
-    silent = is_empty & usually_empty
-    gain[silent] = 0.0
-    outside[silent] = 0.0
-    order = np.lexsort((-gain, silent, -outside))[:, :top]
-    share = gain / np.maximum(gain.sum(axis=1, keepdims=True), 1e-300)
-    deviation = (Z - expected) / np.maximum(metric.scale[compared], 1e-9)
     words = np.empty((*order.shape, len(Words._fields)), dtype=object)
-    for place in np.unique(order).tolist():
-        places, ranks = np.nonzero(order == place)
-        own_places = slice(
-            encoder.layout.starts[place], encoder.layout.starts[place + 1]
-        )
-        words[places, ranks] = _words(
-            model,
-            rows,
-            places,
-            place,
-            expected[places, own_places],
-            deviation[places, own_places],
-            usually_empty[places, place],
-        )
-    value, wanted, number, wanted_number, sentence = np.moveaxis(words, -1, 0)
-    tells = (codes != MISSING) & reference.has_depth[compared]
+    for number in np.unique(order).tolist():
+        places, ranks = np.nonzero(order == number)
+        words[places, ranks] = _words(model, rows, comparison, number, places)
+    value, expected, number, expected_number, sentence = np.moveaxis(words, -1, 0)
+    has_depth = (rows.codes != MISSING) & reference.has_depth[comparison.tasks]
     return Explanation(
-        column=np.array(encoder.layout.used, dtype=object)[order],
+        column=np.array(model.encoder_.layout.used, dtype=object)[order],
         value=value,
-        expected=wanted,
+        expected=expected,
         number=number.astype(np.float64),
-        expected_number=wanted_number.astype(np.float64),
+        expected_number=expected_number.astype(np.float64),
         share=np.take_along_axis(share, order, axis=1),
-        view=_views(model, Z, codes, outside.max(axis=1, initial=0.0) > 0.0),
-        nearest=_nearest(reference, Z, compared),
+        view=_views(
+            model,
+            comparison.Z,
+            rows.codes,
+            comparison.outside.max(axis=1, initial=0.0) > 0.0,
+        ),
+        nearest=_nearest(reference, comparison.Z, comparison.tasks),
         sentence=sentence,
-        depth=np.where(tells, reference.depths(Z, compared), 0.0),
+        depth=np.where(
+            has_depth, reference.depths(comparison.Z, comparison.tasks), 0.0
+        ),
     )
 
 
 def _blamed(
-    encoder: Encoder, reference: Reference, Z: Array, codes: Codes, outside: Array
+    encoder: Encoder, reference: Reference, Z: Array, tasks: Codes, outside: Array
 ) -> tuple[Array, Array]:
     """How much each column (n, p) has to do with it, and the rows (n, D) expected.
 
@@ -225,14 +260,15 @@ def _blamed(
     """
     metric = reference.metric
     source = encoder.layout.source
-    wild = (np.insert(outside, 0, 0.0, axis=1) > 0.0)[:, source + 1]
+    # The last coordinate comes from no column.
+    is_wild = np.insert(outside > 0.0, 0, False, axis=1)[:, source + 1]
     # Nothing is expected from a value beyond all that was seen.
-    tame = _without(wild, Z, codes, metric)
-    reasons = find_reasons(metric, tame, codes, source, reference.low, reference.high)
+    tame = _without(is_wild, Z, tasks, metric)
+    reasons = find_reasons(metric, tame, tasks, source, reference.low, reference.high)
     gain = np.maximum(reasons.gain, 0.0)
     for number in np.flatnonzero(outside.any(axis=0)):
-        step = np.where(wild & (source == number), Z - reasons.expected, 0.0)
-        moved = metric.apply(metric.mean[codes] + step, codes)
+        step = np.where(is_wild & (source == number), Z - reasons.expected, 0.0)
+        moved = metric.apply(metric.mean[tasks] + step, tasks)
         gain[:, number] += (moved**2).sum(axis=1)
     return gain, reasons.expected
 
@@ -240,29 +276,30 @@ def _blamed(
 def _words(
     model: TableModel,
     rows: TableRows,
+    comparison: _Comparison,
+    number: int,
     places: Codes,
-    place: int,
-    expected: Array,
-    deviation: Array,
-    usually_empty: Mask,
 ) -> list[Words]:
-    """What there is to say about one column of some rows, given by places (k,).
-
-    `expected` (k, width) are its coordinates, and `deviation` (k, width) how far the
-    rows are from them, in what is usual.
-    """
-    name = model.encoder_.layout.used[place]
+    """What there is to say about one column, by its number, of some rows (k,)."""
+    layout = model.encoder_.layout
+    name = layout.used[number]
+    column_map = layout.maps[number]
     column = rows.columns[name].take(places)
-    column_map = model.encoder_.layout.maps[place]
-    words = words_of(column, column_map, expected, usually_empty)
+    coordinates = slice(layout.starts[number], layout.starts[number + 1])
+    expected = comparison.expected[places, coordinates]
+    words = words_of(
+        column, column_map, expected, comparison.is_usually_empty[places, number]
+    )
     past = model.training_.past
     if not isinstance(column_map, NumberMap) or not column_map.has_past or past is None:
         return words
+    assert column.past is not None
+    scale = model._reference().metric.scale[comparison.tasks[places], coordinates]
+    deviation = (comparison.Z[places, coordinates] - expected) / np.maximum(scale, 1e-9)
     is_known = ~np.isnan(column_map.numbers(column))
     when = [""] * len(places)
     if column.usual is not None:
         when = rows.season_words(places, past)
-    assert column.past is not None
     about = AboutPast(
         past=np.column_stack([column.past, rows.still[name][places]]),
         parts=_unusual_parts(column_map.parts, deviation, is_known),
@@ -296,39 +333,37 @@ def _unusual_parts(parts: Sequence[str], deviation: Array, is_known: Mask) -> li
 
 def _empty_columns(encoder: Encoder, Z: Array) -> Mask:
     """Which used columns (n, p) are rather empty than not, by coordinates (n, D)."""
-    is_empty = np.zeros((len(Z), len(encoder.layout.maps)), dtype=bool)
-    gaps = Z[:, encoder.layout.starts[-1] : -1]
-    is_empty[:, encoder.layout.indicators] = gaps > LEVEL_HEIGHT / 2
+    layout = encoder.layout
+    is_empty = np.zeros((len(Z), len(layout.maps)), dtype=bool)
+    gaps = Z[:, layout.starts[-1] : -1]
+    is_empty[:, layout.indicators] = gaps > LEVEL_HEIGHT / 2
     return is_empty
 
 
-def _without(wild: Mask, Z: Array, codes: Codes, metric: TaskWhitenings) -> Array:
+def _without(is_wild: Mask, Z: Array, tasks: Codes, metric: TaskWhitenings) -> Array:
     """Rows (n, D) with what their others make one expect where they are wild (n, D)."""
     tame = Z.copy()
-    for task in np.unique(codes[wild.any(axis=1)]).tolist():
-        rows = np.flatnonzero(codes == task)
+    for task in np.unique(tasks[is_wild.any(axis=1)]).tolist():
+        places = np.flatnonzero(tasks == task)
         mean = metric.mean[task]
-        tame[rows] = mean + completed(
-            Z[rows] - mean, wild[rows], precision(metric, task)
+        tame[places] = mean + completed(
+            Z[places] - mean, is_wild[places], precision(metric, task)
         )
     return tame
 
 
-def _columns_outside(
-    model: TableModel, encoder: Encoder, Z: Array, columns: Columns
-) -> Array:
+def _columns_outside(model: TableModel, Z: Array, is_empty: Mask) -> Array:
     """Margins that each column (n, p) is out of its range, 0 within the first."""
     guard = guard_in(model.model_.solution_.scorer, ColumnRange)
     assert guard is not None
+    layout = model.encoder_.layout
     margins = guard.margins(Z)
-    outside = np.zeros((len(Z), len(encoder.layout.maps)))
-    for place, column in enumerate(encoder.layout.source[:-1]):
-        outside[:, column] = np.maximum(outside[:, column], margins[:, place])
-    for number in np.setdiff1d(
-        np.arange(len(encoder.layout.maps)), encoder.layout.indicators
-    ):
-        missing = np.isnan(columns[encoder.layout.used[number]].values)
-        outside[:, number] = np.where(missing, margins[:, -1], outside[:, number])
+    outside = np.zeros(is_empty.shape)
+    np.maximum.at(outside.T, layout.source[:-1], margins.T[:-1])
+    # A column that had no more than one gap has no coordinate for it but the last.
+    is_news = is_empty.copy()
+    is_news[:, layout.indicators] = False
+    outside = np.where(is_news, margins[:, -1:], outside)
     return np.where(outside > 1.0, outside, 0.0)
 
 
