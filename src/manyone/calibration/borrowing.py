@@ -1,42 +1,53 @@
 r"""What tasks with few rows borrow from tasks of like size.
 
-Depths d, minus scores in units of the task's far score, of S tasks form a pool. They
-are stretched, h(d) (:mod:`manyone.models.scale`). The unit of a task is that of the
-square of its mean root depth, :math:`m_t = \overline{\sqrt{d}}`, to a power,
+**Depths.** The depth d of a row is minus its score, in units of the score of a row far
+from everything: 0 in the middle of its task, 1 far away. Depths of S tasks form a pool,
+with one unit for each task. What is compared is :math:`h(d) / u_t`, with the stretched
+depth h (:mod:`manyone.models.scale`) and the unit u of the task.
 
-.. math:: u_t = (h(m_t^2) / h(m^2))^w, \qquad
+**Units.** Let :math:`m_t = \overline{\sqrt{d}}` be the mean root depth of the
+:math:`n_t` rows of task t, m the mean of these means, and :math:`s_t^2` the variance of
+root depths inside the task. Then
+
+.. math:: u_t = \left( \frac{h(m_t^2)}{h(m^2)} \right)^w, \qquad
           w = \max\Bigl(0,\; 1 - \frac{\overline{s_t^2 / n_t}}{\operatorname{var} m_t}
-              \Bigr),
+              \Bigr) .
 
-with the mean m over tasks and the variance :math:`s_t^2` of root depths inside a task.
-Means of n roots differ by chance, with variance :math:`s_t^2 / n_t`; w is the share of
-the variance of means that chance does not explain (Buehlmann's credibility). Alike
-tasks get w = 0, and their rows make one pool, as do those of few values
-(:mod:`.copies`); unlike ones get w = 1, each is in its own unit.
+Means of :math:`n_t` roots differ by chance, with the variance :math:`s_t^2 / n_t`. So w
+is the share of the variance of the means that chance does not explain (the credibility
+of Buehlmann). Of alike tasks w is 0: they share one unit, and all their rows are one
+sample. Tasks whose columns have few values share one, too (:mod:`.copies`). Of unlike
+tasks w is near 1, and each is in its own unit.
 
-**A left-out row has no part in its unit.** Its own depth is left out of the mean, and
-depths of the other rows are those that they have without it. A row that leaves a ridge
-regression changes the responses of the others of its task by about one factor, and
-their mean by the same. What remains is that it no longer has a part in that mean. Let
-:math:`q_i` be the left-out response of row i over the mean response of the others, and
+**The unit of a left-out row.** A new row has no part in the unit of its task. So a
+left-out row must have none either. Two things change when row j leaves:
 
-.. math:: r_j = 1 + \frac{1 - f_j / \bar f}{n - 2}
+1. Its depth no longer counts in :math:`m_t`.
+2. The depths of the other rows change. In a ridge regression their responses all change
+   by about one factor, and so does the mean response, their unit: this cancels. What
+   remains is that row j no longer has a part in that mean. Let :math:`q_i` be the
+   left-out response of row i over the mean response of the others. Without row j that
+   mean is multiplied by
 
-the mean response of the rows without j over the mean with it, where row i has left
-already. Without row j the depth of row i is :math:`|q_i / r_j - 1|` instead of
-:math:`|q_i - 1|`, and what guards add. (A row far out has a kernel value with itself
-only. It responds above the mean, and the others seem deep beside it. Without this,
-joint models raise 6 % of 5 on Cauchy columns:
-``benchmarks/bench_promises.py "cauchy 8"``.) Other models tell by how much the mean
-root depth of the others grows when a row leaves: folds by rows that both models have
-seen (:mod:`.folds`), balls by other balls (:mod:`manyone.solvers.svdd_left_out`).
-Without this, MORVR and SVDD raise 7 % of 5 there.
+   .. math:: r_j = 1 + \frac{1 - f_j / \bar f}{n - 2}
 
-Why roots: of depths themselves, one heavy-tailed task in five makes w nearly 0, and the
-others catch 52 instead of 76 % of what an oracle does; by logarithms, Cauchy columns
-raise 6.1 instead of 4.7 % of 5
-(``benchmarks/bench_promises.py "heavy in five 8" "cauchy 8"``, before depths were
-stretched).
+   (row i has left already). The depth of row i is then :math:`|q_i / r_j - 1|` instead
+   of :math:`|q_i - 1|`; guards add to both.
+
+(A row far out has a kernel value with itself only. So its response is above the mean,
+and the other rows seem deep beside it. Without the second step, joint models raise 6 %
+of 5 on Cauchy columns: ``benchmarks/bench_promises.py "cauchy 8"``.)
+
+Models that are no ridge regression measure by how much the mean root depth of the
+others grows: folds on rows that both models have seen (:mod:`.folds`), balls by solving
+them again (:mod:`manyone.solvers.svdd_left_out`). Without this, MORVR and SVDD raise 7
+% of 5 there.
+
+**Why roots.** Means of depths themselves follow a single heavy tail: with one
+heavy-tailed task in five w is nearly 0, and the other tasks catch 52 instead of 76 % of
+what an oracle does. Means of logarithms follow the smallest depths: Cauchy columns
+raise 6.1 instead of 4.7 % of 5. (``benchmarks/bench_promises.py "heavy in five 8"
+"cauchy 8"``, before depths were stretched.)
 """
 
 from __future__ import annotations
@@ -47,7 +58,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyone._types import Array, Codes, Mask
-from manyone.calibration.copies import ENOUGH_ROWS, has_few_values
+from manyone.calibration.copies import ENOUGH_ROWS, has_few_values, tied_scores
 from manyone.data.rows import row_blocks
 from manyone.models.scale import stretched
 
@@ -56,11 +67,8 @@ Ordered = NDArray[np.complex128]
 #: Largest over smallest number of rows of tasks whose scores have laws of one shape.
 #: (With a task of 300 rows in the pool, KNFST raised 16 % of 5 in tasks of 3 rows.)
 LIKE_SIZES = 2.0
-# In larger tasks no row moves the mean of the others.
-_MOST_ROWS = 512
-# A mean response without a row is at least this share of that with it: less is
-# rounding.
-_LEAST_RATIO = 0.3
+#: In larger tasks a single row changes neither the mean of the others nor their model.
+MOST_ROWS = 512
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,17 +78,17 @@ class Units:
     Parameters
     ----------
     mean, counts : ndarray of shape (T,)
-        Mean root depth and number of rows of each task.
+        Mean root depth, :math:`m_t`, and number of rows of each task.
     typical : float
-        Mean of the means of tasks that have a unit of their own.
+        m: their mean over tasks that have rows enough for a unit.
     power : float
-        How far tasks differ: 0 to 1.
+        w: how far tasks differ, 0 to 1.
     least : float
         Smaller depths are rounding.
     bend : float
-        How depths are stretched.
+        How much depths are stretched, see :mod:`manyone.models.scale`.
     of_tasks : ndarray of shape (T,)
-        Unit of each task; 1 where rows are too few for one.
+        :math:`u_t`; 1 where rows are too few for a unit.
     """
 
     mean: Array
@@ -105,13 +113,13 @@ class Units:
     ) -> Units:
         """Units from depths, or scores, (n,), with their counts and tasks (n,).
 
-        `shared` says that all tasks have the same.
+        With `shared` all tasks have the unit 1.
         """
         root = _roots(depth, least)
         counts = np.bincount(codes, weight, n_tasks).astype(np.float64)
         mean = mean_root_depths(depth, weight, codes, n_tasks, least)
         several = counts >= ENOUGH_ROWS
-        if np.count_nonzero(several) < 2:
+        if np.count_nonzero(several) < 2:  # nothing to compare with
             return cls(mean, counts, 1.0, 0.0, least, bend, np.ones(n_tasks))
         square = np.bincount(codes, weight * (root - mean[codes]) ** 2, n_tasks)
         with np.errstate(under="ignore"):  # weights may be huge
@@ -131,13 +139,13 @@ class Units:
         codes: Codes,
         shift: Array | float = 0.0,
     ) -> Array:
-        """Unit of the task of each row (n,), had it not been among its rows.
+        """Unit of the task of each row (n,), had the row not been among its rows.
 
         Parameters
         ----------
         depth, weight, codes : ndarray of shape (n,)
         shift : ndarray of shape (n,) or float
-            See `shifts`.
+            What `shifts` returns, or was measured instead.
         """
         counts = self.counts[codes]
         count = np.minimum(weight, 1.0)
@@ -154,14 +162,14 @@ class Units:
 def _units(
     mean: Array, counts: Array, typical: float, power: float, bend: float
 ) -> Array:
-    """Units (k,) of tasks by mean roots and rows; 1 where rows are too few."""
+    """Units (k,) of tasks by mean roots (k,) and rows (k,); 1 where rows are too few."""
     depth = stretched(-np.square(mean), bend)
     usual = stretched(-np.square(typical), bend)
     return np.where(counts >= ENOUGH_ROWS, (depth / usual) ** power, 1.0)
 
 
 def _roots(depth: Array, least: float) -> Array:
-    """Roots of depths, or scores, (n,), of which those below the least are rounding."""
+    """Roots of depths, or scores, (n,); those below the least are rounding."""
     return np.sqrt(np.maximum(np.abs(depth), least))
 
 
@@ -187,14 +195,14 @@ def mean_root_depths(
 def shifts(
     depth: Array, responses: Array, weight: Array, starts: Codes, least: float
 ) -> Array:
-    """Growth of the mean root depth of a task's other rows without a row.
+    """How much the mean root depth of the other rows of its task grows without a row.
 
     Parameters
     ----------
     depth, weight : ndarray of shape (n,)
         Left-out depths and counts of rows, sorted by task.
     responses : ndarray of shape (n, 2)
-        The q and r of the module; NaN: unknown, and nothing is shifted in that task.
+        The q and r of the module; NaN: not known, and the task has no shifts.
     starts : ndarray of shape (T + 1,)
         Where each task starts.
     least : float
@@ -207,13 +215,14 @@ def shifts(
     shift = np.zeros(len(depth))
     sizes = np.diff(starts)
     unknown = np.append(0, np.cumsum(np.isnan(responses).any(axis=1)))
-    usable = (np.diff(unknown[starts]) == 0) & (sizes <= _MOST_ROWS)
+    usable = (np.diff(unknown[starts]) == 0) & (sizes <= MOST_ROWS)
     for size in np.unique(sizes[usable & (sizes >= ENOUGH_ROWS)]):
         tasks = np.flatnonzero(usable & (sizes == size))
         for block in row_blocks(len(tasks), 3 * size**2):
             rows = starts[tasks[block], None] + np.arange(size)
             response = responses[rows, 0]
-            ratio = np.maximum(responses[rows, 1], _LEAST_RATIO)
+            # (A mean response that loses more than 70 % to one row is rounding.)
+            ratio = np.maximum(responses[rows, 1], 0.3)
             by_guards = np.maximum(depth[rows] - np.abs(response - 1.0), 0.0)
             # Rows i of a task without its rows j, (tasks, i, j).
             without = np.abs(response[:, :, None] / ratio[:, None, :] - 1.0)
@@ -230,9 +239,10 @@ def shifts(
 def like_sizes(counts: Array, lends: Mask, borrows: Mask, rate: float) -> Codes:
     """Number (T,) of the pool that each task belongs to; -1: to none.
 
-    Scores of small and of large tasks have laws of other shapes. So a pool has tasks of
-    like size, from the smallest on. One that is too small for the rate takes in larger
-    tasks, at last those that do not borrow.
+    Scores of small and of large tasks follow laws of different shapes. So a pool has
+    tasks of like size. Pools are filled from the smallest task on. A pool that cannot
+    resolve the rate goes on with larger tasks; the last resort are tasks that do not
+    borrow themselves.
 
     Parameters
     ----------
@@ -249,7 +259,11 @@ def like_sizes(counts: Array, lends: Mask, borrows: Mask, rate: float) -> Codes:
         return pool
 
     def reaches(number: int) -> bool:
-        """Whether the rate of rows lower than all of a pool is at most the rate."""
+        """Whether a row lower than all rows of a pool may be as rare as the rate.
+
+        Its p-value is 1 over the smallest n + 1 and the number of tasks; among all rows
+        it is the lowest once in their number and one.
+        """
         lenders = lends & (pool == number)
         if not lenders.any():
             return False
@@ -265,7 +279,7 @@ def like_sizes(counts: Array, lends: Mask, borrows: Mask, rate: float) -> Codes:
             smallest = size
         smallest = min(smallest, size)
         pool[lends & borrows & (counts == size)] = number
-    # Tasks without a score of their own are like the smallest.
+    # Tasks that do not lend have a row or none: they are like the smallest.
     pool[borrows & ~lends] = 0
     if number > 0 and not reaches(number):
         pool[pool == number] = number - 1
@@ -277,7 +291,7 @@ def like_sizes(counts: Array, lends: Mask, borrows: Mask, rate: float) -> Codes:
 
 
 def by_task(codes: Codes, values: Array) -> Ordered:
-    """Tasks and values (n,) as complex numbers, which are ordered by the task first."""
+    """Tasks and values (n,) as complex numbers: NumPy orders these by the task first."""
     pairs = np.empty(len(codes), dtype=np.complex128)
     pairs.real = codes
     pairs.imag = values
@@ -286,10 +300,10 @@ def by_task(codes: Codes, values: Array) -> Ordered:
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """Scores that tasks borrow, in units of their task.
+    """Scores that tasks lend each other, in units of their task.
 
-    Sums are over the lenders, of the shares of their scores: first of those of rows
-    that the limit of their task lets raise an alarm, then of all others.
+    Sums of shares are over the tasks that lend. They come in pairs: of rows that the
+    limit of their task lets raise an alarm, and of all other rows.
 
     Parameters
     ----------
@@ -303,7 +317,7 @@ class Pool:
     order : ndarray of shape (m,)
         The same scores task by task, see `by_task`.
     own_mass : ndarray of shape (2, m + 1)
-        Sums over the first k of these.
+        Sums over the first k in that order.
     starts : ndarray of shape (T,)
         Where each task starts in them.
     """
@@ -328,7 +342,7 @@ class Pool:
         least: float,
         bend: float,
     ) -> Pool:
-        """The pool of some tasks (T,).
+        """The pool of the tasks that lend.
 
         Parameters
         ----------
@@ -343,13 +357,14 @@ class Pool:
         lent = lenders[codes]
         tasks = codes[lent]
         depth = values[lent], weight[lent], tasks
-        shared = has_few_values(values[lent], tasks, weight[lent])
+        tied = tied_scores(values[lent], tasks, weight[lent])
+        shared = has_few_values(tied, tasks, weight[lent])
         units = Units.of(*depth, len(lenders), least, bend, shared=shared)
         scaled = stretched(values[lent], bend) / units.without(*depth, shift[lent])
         counts = np.bincount(codes, weight, len(lenders))
         share = weight[lent] / counts[tasks]
         shares = share * [is_allowed[lent], ~is_allowed[lent]]
-        # Sums begin with that of none.
+        # The first sums are those of no row.
         shares = np.hstack([np.zeros((2, 1)), shares])
         ascending = np.argsort(scaled, kind="stable")
         grouped = np.lexsort((scaled, tasks))

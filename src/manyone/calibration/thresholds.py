@@ -1,44 +1,59 @@
-r"""Alarm thresholds and p-values from scores of normal rows unseen by the model.
+r"""Alarm thresholds and p-values from scores of normal rows that the model has not seen.
 
-Notation: c is the left-out score of a training row, n the number of rows of its task, s
-the score of a new row. Lower is worse. Everything is monotone in s, so that one number
-for each task is its threshold.
+**What is given.** A task has n normal rows, and c is the *left-out score* of one of
+them: its score under a model without it. A new row of the task has the score s. Lower
+scores are less normal. Every p-value here grows with s, so one number is the threshold
+of a task: the lowest score whose p-value exceeds the promised rate a.
 
-**Own ranks.** A task with rows enough for the rate (a threshold at the fifth lowest own
-score or higher) is judged by them alone, :math:`p_{own} = (1 + \#\{c \le s\}) / (n+1)`.
-No rule without assumptions about other tasks has power below 1/(n + 1): average a test
-of level a over which of n + 1 exchangeable rows is the new one, and it alarms on a
-given row with probability at most a (n + 1).
+**1. Ranks among a task's own rows.**
 
-**Borrowing.** Other tasks are compared with tasks of like size. Tasks are the units
-(hierarchical conformal prediction: Dunn, Wasserman & Ramdas 2018; Lee, Barber & Willett
-2023). With S tasks, V a stretched score (:mod:`manyone.models.scale`) in units
-of its task (:mod:`.borrowing`),
+.. math:: p_{own} = \frac{1 + \#\{c \le s\}}{n + 1} .
 
-.. math:: p^* = \frac{1}{S} \Bigl( p_{own} + \sum_{other\ tasks\ s}
-              \text{share of rows of } s \text{ with } V_i \le V \text{ and } g_i \Bigr)
-              .
+If a new row is exchangeable with the n rows, its rank is equally likely to be any of n
++ 1, and :math:`P(p_{own} \le a) \le a`. A task with many rows is judged by this alone:
+where the threshold is its fifth lowest score or a higher one.
 
-A single task may raise L times the rate a, whatever the others are like; L is
-`task_rate_limit` over `alarm_rate`. So a row raises an alarm if :math:`p^* \le a` and
-g: its own rank is at most :math:`\max(L a (n+1), 1)`. Left-out rows are judged by their
-rank in their own task in the same way; those without g raise no alarm wherever the
-threshold is, and use up no rate. (Counted nevertheless, they waste a tenth to a fifth
-of 5 % with 8 rows: ``benchmarks/bench_promises.py "spreads 8" --methods IndA Joint``,
-3.2 and 3.5 instead of 3.8 and 4.2.) All other rows come after those that raise an
-alarm,
+No rule can do more without assumptions about other tasks. Take any test of level a, and
+let chance decide which of n + 1 exchangeable rows is the new one. On average it raises
+an alarm for at most a (n + 1) of them. So its power against any row is below
+a (n + 1), and 20 rows cannot promise 1 %.
 
-.. math:: p = \max(p^*, a) + \frac{1}{S} \sum_{other\ tasks\ s}
-              \text{share of rows of } s \text{ with } V_i \le V \text{ and not } g_i .
+**2. Borrowing.** Tasks with fewer rows are compared with tasks of like size. Let S
+tasks lend, this task among them. Scores V of all of them are stretched
+(:mod:`manyone.models.scale`) and in units of their task (:mod:`.borrowing`). Tasks are
+the units of the argument, not rows (hierarchical conformal prediction: Dunn, Wasserman
+& Ramdas 2018; Lee, Barber & Willett 2023):
 
-Where :math:`p_{own} > 1/(n+1)`, p is at least :math:`p_{own} / L`.
+.. math:: p^* = \frac{1}{S} \Bigl( p_{own} + \sum_{other\ tasks\ r}
+              \text{share of the rows of } r \text{ with } V_i \le V \text{ and } g_i
+              \Bigr) .
 
-**What is proven.** Rows of a task exchangeable, all scores by models that saw neither
-row: a task raises at most max(L a, 1/(n + 1)) at the rate a. Tasks exchangeable, too,
-and units fixed: :math:`P(p \le a) \le a` on average over tasks. **What is measured**
-(``benchmarks/bench_promises.py``): left-out scores in place of such scores
-(:mod:`.equal_terms` brings those of folds to the terms of new ones), units estimated
-from the same rows, tasks of sizes within a factor of two.
+**3. A limit for every single task.** Averages hide tasks that raise many alarms. So a
+task may raise at most L times the rate, whatever the others are like (L is
+`task_rate_limit` over `alarm_rate`). A row passes this limit, g, if its own rank
+:math:`1 + \#\{c \le s\}` is at most :math:`\max(L a (n + 1), 1)`. Only rows that pass
+raise an alarm, and only if :math:`p^* \le a`. Left-out rows of other tasks are held to
+the limit of their task in the same way: one that does not pass, no threshold lets raise
+an alarm, and it uses up no rate. (If it did, a tenth to a fifth of 5 % would be lost
+with 8 rows: 3.2 and 3.5 % instead of 3.8 and 4.2,
+``benchmarks/bench_promises.py "spreads 8" --methods IndA Joint``.)
+
+All other rows come after those that raise an alarm:
+
+.. math:: p = \max(p^*, a) + \frac{1}{S} \sum_{other\ tasks\ r}
+              \text{share of the rows of } r \text{ with } V_i \le V \text{ and not } g_i .
+
+Where :math:`p_{own} > 1 / (n + 1)`, p is at least :math:`p_{own} / L`.
+
+**What is proven.** Let rows of a task be exchangeable, and let all scores be by models
+that saw neither row. Then a task raises at most max(L a, 1/(n + 1)) at the rate a. Let
+tasks be exchangeable, too, and units fixed. Then :math:`P(p \le a) \le a` on average
+over tasks.
+
+**What is measured** (``benchmarks/bench_promises.py``). Left-out scores stand for
+scores by models that saw neither row (:mod:`.equal_terms` brings them to the terms of
+new rows). Units are estimated from the same rows. Tasks have sizes within a factor of
+two.
 """
 
 from __future__ import annotations
@@ -47,7 +62,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,19 +92,17 @@ from manyone.models.scale import (
 )
 from manyone.models.solution import Solution
 
-#: What a single task may raise, as a multiple of the promised rate, unless users say
-#: so.
+#: L: what a single task may raise, as a multiple of the promised rate, unless users
+#: say so. (A convention, not tuned: the documentation promises it.)
 LIMIT_RATIO = 3.0
-#: A task is judged by its own rows if its threshold is their so-and-so lowest score or
-#: higher. At the lowest score itself, 20 rows catch 76 % of what an oracle does at 5 %,
-#: by borrowing 90.
+#: A task is judged by its own rows if its threshold is their fifth lowest score or a
+#: higher one. (With the lowest score as threshold, 20 rows catch 76 % of what an oracle
+#: does at 5 %, by borrowing 90.)
 OWN_RANKS = 5
-# Least mean depth beside the far score, and where that is not known: less is rounding.
+# Mean depths below this are rounding: in units of the far score, and of the scores
+# where that is not known.
 _LEAST_DEPTH = 1e-6
 _LEAST_SCORE = 1e-9
-_NEGATIVE = np.iinfo(np.int64).min
-# Of so many tasks thresholds are searched for in quarters.
-_FEW = 1000
 # The threshold of a task that cannot raise an alarm.
 _NEVER = -1e300
 
@@ -105,18 +118,17 @@ class Calibration:
     starts : ndarray of shape (T + 1,)
         Where each task starts.
     far : ndarray of shape (T,) or None
-        Scores of rows far away, where known.
+        Scores of rows far from everything; None: not known.
     lends : ndarray of bool of shape (T,)
-        Whether a task has scores that others may be compared with.
+        Whether other tasks may be compared with the scores of a task.
     source : str
         How rows were left out: ``"leave-one-out"`` (and what stayed fixed),
         ``"leave-group-out"``, ``"folds"``, ``"rows not drawn"``; or ``"held-out"``.
     shift : ndarray of shape (n,)
-        By how much the mean root depth of the other rows of its task is larger without
+        How much larger the mean root depth of the other rows of its task is without
         the row, see :mod:`.borrowing`.
     place : ndarray of shape (n,)
-        Of the row among those of its task, in the order of time; -1 where that is not
-        known.
+        Place of the row among those of its task in the order of time; -1: not known.
     """
 
     scores: Array
@@ -147,20 +159,20 @@ class Calibration:
         Parameters
         ----------
         scores, codes, weight : ndarray of shape (n,)
-            Score, task and count of each row; rows without a score (NaN) are left out.
+            Score, task and count of each row; rows whose score is NaN do not count.
         n_tasks : int
         source : str
         far : ndarray of shape (T,) or None
-            Scores of rows far away, where known: the unit that tasks have in common.
+            Scores of rows far from everything: the unit that tasks have in common.
         seen : ndarray of shape (n,) or None
-            Scores of the same rows under the model of all rows: copies score
-            at most that, see :mod:`.copies`.
+            Scores of the same rows under the model of all rows. A copy scores at most
+            that, see :mod:`.copies`.
         responses : ndarray of shape (n, 2) or None
-            What a closed form knows of the rows beyond that, see :mod:`.borrowing`.
+            What a closed form says of the rows beyond scores, see :mod:`.borrowing`.
         shift : ndarray of shape (n,) or None
-            The shift, where it was measured instead.
+            The shift where it was measured, instead of `responses`.
         place : ndarray of shape (n,) or None
-            Of each row in the order of time, where that is known.
+            Place of each row in the order of time.
 
         Returns
         -------
@@ -196,7 +208,10 @@ class Calibration:
 
     @classmethod
     def from_left_out(cls, solution: Solution, rows: TrainingRows) -> Calibration:
-        """Left-out scores of training rows; alike rows of a group count as fewer."""
+        """Arrange the left-out scores of training rows by task.
+
+        Rows of a group that score alike count as fewer (:mod:`.dependence`).
+        """
         scores = solution.left_out
         weight = rows.weight
         assert scores is not None
@@ -225,12 +240,12 @@ class Calibration:
             rows.moment,
         )
 
-    @property
+    @cached_property
     def codes(self) -> Codes:
         """Task of each score, shape (n,)."""
         return np.repeat(np.arange(len(self.lends)), np.diff(self.starts))
 
-    @property
+    @cached_property
     def counts(self) -> Array:
         """Calibration rows of each task, shape (T,)."""
         counts = np.bincount(self.codes, self.weight, len(self.lends))
@@ -238,18 +253,18 @@ class Calibration:
 
     @cached_property
     def sizes(self) -> Array:
-        """Size of each task's scores, shape (T,): that of rows far away, or 1."""
+        """Size of the score of a row far from everything, shape (T,), or 1."""
         return sizes_of(self.far, len(self.lends))
 
     @cached_property
     def bend(self) -> float:
-        """The scale that scores of tasks are stretched to before comparisons."""
+        """How much scores are stretched before tasks are compared."""
         if self.far is None:
             return 0.0
         return bend_of(self.scores / self.sizes[self.codes], self.weight)
 
     def __getstate__(self) -> dict[str, Any]:
-        """State without what follows from it."""
+        """State without cached values."""
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
     @cached_property
@@ -270,7 +285,7 @@ class Calibration:
     def scaled(
         self, scores: Array, weight: Array, codes: Codes, shift: Array | float = 0.0
     ) -> Array:
-        """Left-out scores (n,) on that scale, in units of their other rows."""
+        """Left-out scores (n,) on that scale, each in the unit of its other rows."""
         values = scores / self.sizes[codes]
         units = self._units.without(values, weight, codes, shift)
         return unstretched(stretched(values, self.bend) / units, self.bend)
@@ -289,13 +304,29 @@ class Calibration:
         return values[ascending], self.weight[ascending]
 
     @cached_property
+    def pairs(self) -> Ordered:
+        """Tasks and scores as pairs in their order, shape (n,)."""
+        return by_task(self.codes, self.scores)
+
+    @cached_property
     def _mass(self) -> Array:
-        """Weight of a task's scores up to each, shape (n,)."""
-        mass = np.empty(len(self.weight))
-        # Task by task: what others weigh must not round away what one does.
+        """Weight of the scores of a task up to each place, shape (n + 1,)."""
+        mass = np.zeros(len(self.weight) + 1)
+        # Task by task: sums over many tasks would round away the weight of light rows.
         for start, stop in pairwise(self.starts):
-            np.cumsum(self.weight[start:stop], out=mass[start:stop])
+            np.cumsum(self.weight[start:stop], out=mass[start + 1 : stop + 1])
         return mass
+
+    def mass_up_to(
+        self, scores: Array, codes: Codes, side: Literal["left", "right"] = "right"
+    ) -> Array:
+        """Weight (k,) of a task's calibration scores that do not exceed each of (k,).
+
+        With ``side="left"`` equal scores do not count.
+        """
+        place = np.searchsorted(self.pairs, by_task(codes, scores), side)
+        has_lower = place > self.starts[codes]
+        return np.where(has_lower, self._mass[place], 0.0)
 
     @cached_property
     def _ranks(self) -> Array:
@@ -304,16 +335,12 @@ class Calibration:
         (The two rows of a task tie: each is scored by the other.) A row that makes the
         others of its task seem deep is ranked as if it did not.
         """
-        order = by_task(self.codes, self.scores)
         size = self.sizes[self.codes]
         root = np.sqrt(np.maximum(-self.scores / size, 0.0))
         deeper = np.square(root + np.maximum(-self.shift, 0.0)) * size
         below = np.where(self.scores < 0.0, -deeper, self.scores)
         below -= ROUNDING * (1.0 + np.abs(below))
-        n_lower = np.searchsorted(order, by_task(self.codes, below))
-        mass = np.append(0.0, self._mass)[n_lower]
-        has_lower = n_lower > self.starts[self.codes]
-        return 1.0 + np.where(has_lower, mass, 0.0)
+        return 1.0 + self.mass_up_to(below, self.codes, side="left")
 
     @property
     def least(self) -> float:
@@ -345,8 +372,8 @@ class Calibration:
         limit_ratio : float
             A task that borrows raises at most this multiple of the rate.
         lowest : ndarray of shape (T,) or None
-            Scores of rows as far from everything as guards can tell. They are all that
-            raises an alarm in a task with a single row.
+            Scores of rows as far from everything as guards can tell. In a task with a
+            single row, only lower scores raise an alarm.
 
         Returns
         -------
@@ -354,12 +381,12 @@ class Calibration:
         """
         counts = self.counts
         borrows = self.borrows(alarm_rate)
-        # Weights may be tiny or huge: then sizes are what can be said of them.
-        with np.errstate(under="ignore", over="ignore"):
+        with np.errstate(under="ignore", over="ignore"):  # of tiny and huge weights
             pool = like_sizes(counts, self.lends, borrows, alarm_rate)
             codes = self.codes
             values = self.scores / self.sizes[codes]
-            most_ranks = highest_ranks(alarm_rate * limit_ratio, counts)
+            limit = alarm_rate * limit_ratio
+            most_ranks = np.maximum(limit * (1.0 + counts), 1.0) * (1.0 + 1e-9)
             pools = tuple(
                 Pool.of(
                     values,
@@ -376,15 +403,7 @@ class Calibration:
         if lowest is None:
             lowest = np.full(len(counts), -np.inf)
         return Thresholds(
-            self,
-            alarm_rate,
-            limit_ratio,
-            counts,
-            borrows,
-            pools,
-            pool,
-            self._mass,
-            lowest,
+            self, alarm_rate, limit_ratio, borrows, pools, pool, most_ranks, lowest
         )
 
     def offsets(self, alarm_rate: float) -> tuple[Array, Array]:
@@ -405,14 +424,14 @@ class Thresholds:
     calibration : Calibration
     alarm_rate : float
     limit_ratio : float
-    counts : ndarray of shape (T,)
-        Calibration rows of each task.
+        L of the module.
     borrows : ndarray of bool of shape (T,)
+        Which tasks are compared with others.
     pools : tuple of Pool
     pool : ndarray of shape (T,)
         Number of each task's pool; -1: none.
-    mass : ndarray of shape (n,)
-        Weight of a task's calibration scores up to each.
+    most_ranks : ndarray of shape (T,)
+        Highest own rank that may still raise an alarm in each task.
     lowest : ndarray of shape (T,)
         Scores of rows as far from everything as can be told; minus infinity: unknown.
     """
@@ -420,22 +439,26 @@ class Thresholds:
     calibration: Calibration
     alarm_rate: float
     limit_ratio: float
-    counts: Array
     borrows: Mask
     pools: tuple[Pool, ...]
     pool: Codes
-    mass: Array
+    most_ranks: Array
     lowest: Array
+
+    @property
+    def counts(self) -> Array:
+        """Calibration rows of each task, shape (T,)."""
+        return self.calibration.counts
 
     def pvalues(self, scores: Array, codes: Codes) -> Array:
         """P-values (k,) of scores (k,) against the calibration scores of tasks (k,)."""
-        mass = self._mass_up_to(self._own_order, scores, codes)
-        own_pvalues = (1.0 + mass) / (1.0 + self.counts[codes])
+        mass = self.calibration.mass_up_to(scores, codes)
+        own_pvalues = (1.0 + mass) / (1.0 + self.calibration.counts[codes])
         p = own_pvalues
         borrowed = np.flatnonzero(self.borrows[codes])
         if len(borrowed):
             p = own_pvalues.copy()
-            # Infinitely low in units of the task is low.
+            # A score that overflows in units of its task is low all the same.
             with np.errstate(over="ignore", under="ignore"):
                 p[borrowed] = self._borrowed_pvalues(
                     scores[borrowed], codes[borrowed], own_pvalues[borrowed]
@@ -445,18 +468,8 @@ class Thresholds:
             return p
         return np.where(alone, self._alone_pvalues(scores, codes, own_pvalues), p)
 
-    @cached_property
-    def _own_order(self) -> Ordered:
-        return by_task(self.calibration.codes, self.calibration.scores)
-
-    def _mass_up_to(self, order: Ordered, scores: Array, codes: Codes) -> Array:
-        """Weight (k,) of the values of each score's task that do not exceed it."""
-        below = np.searchsorted(order, by_task(codes, scores), side="right")
-        has_lower = below > self.calibration.starts[codes]
-        return np.where(has_lower, self.mass[np.maximum(below - 1, 0)], 0.0)
-
     def _borrowed_pvalues(self, scores: Array, codes: Codes, own: Array) -> Array:
-        """P-values with tasks as units, from ranks `own` (k,) in the task itself."""
+        """P-values (k,) of steps 2 and 3 of the module, from `own` (k,) of step 1."""
         calibration = self.calibration
         values = stretched(scores / calibration.sizes[codes], calibration.bend)
         number = self.pool[codes]
@@ -465,23 +478,18 @@ class Thresholds:
             rows = np.flatnonzero(number == k)
             tasks = codes[rows]
             scaled = values[rows] / pool.units[tasks]
-            # A task without scores of its own is one more unit, beyond all others.
-            units = np.count_nonzero(pool.lenders) + ~pool.lenders[tasks]
-            sums[:, rows] = pool.by_others(scaled, tasks) / units
-            sums[0, rows] += own[rows] / units
+            # S: a task without scores of its own counts beside those that lend.
+            n_tasks = np.count_nonzero(pool.lenders) + ~pool.lenders[tasks]
+            sums[:, rows] = pool.by_others(scaled, tasks) / n_tasks
+            sums[0, rows] += own[rows] / n_tasks
         # Sums of shares must not depend on the order of tasks, not even by rounding.
         p, barred = np.round(sums, 13)
-        ranks = own * (1.0 + self.counts[codes])
-        raises = (ranks <= self._most_ranks[codes]) & (p <= self.alarm_rate)
+        ranks = own * (1.0 + calibration.counts[codes])
+        raises = (ranks <= self.most_ranks[codes]) & (p <= self.alarm_rate)
         after_alarms = np.maximum(p, self.alarm_rate) + barred
         limited = np.where(ranks <= 1.0 + 1e-9, 0.0, own / self.limit_ratio)
         p = np.maximum(np.where(raises, p, after_alarms), limited)
         return np.minimum(p, 1.0)
-
-    @cached_property
-    def _most_ranks(self) -> Array:
-        """Highest own rank that raises an alarm in each task, shape (T,)."""
-        return highest_ranks(self.alarm_rate * self.limit_ratio, self.counts)
 
     def left_out_pvalues(self) -> Array:
         """P-values of the calibration scores (n,), each left out of them."""
@@ -490,7 +498,7 @@ class Thresholds:
         up_to = self.pvalues(scores, codes)
         below = self.pvalues(np.nextafter(scores, -np.inf), codes)
         _, value, copies = np.unique(
-            self._own_order, return_inverse=True, return_counts=True
+            self.calibration.pairs, return_inverse=True, return_counts=True
         )
         return np.asarray(up_to - (up_to - below) / copies[value])
 
@@ -505,14 +513,11 @@ class Thresholds:
         Only a row as far from everything as can be told is rarer than all rows there
         are: several times farther than the left-out rows of all tasks.
         """
-        farthest = scores < self._alone_offsets()[codes]
-        rarest = 1.0 / (1.0 + self.counts.sum())
-        return np.where(farthest, rarest, np.maximum(own, 0.5))
-
-    def _alone_offsets(self) -> Array:
         is_known = np.isfinite(self.lowest)
         lowest = np.where(is_known, self.lowest, 0.0)
-        return np.where(is_known, lowest + 1e-6 * np.abs(lowest), _NEVER)
+        offsets = np.where(is_known, lowest + 1e-6 * np.abs(lowest), _NEVER)
+        rarest = 1.0 / (1.0 + self.counts.sum())
+        return np.where(scores < offsets[codes], rarest, np.maximum(own, 0.5))
 
     @cached_property
     def smallest_pvalues(self) -> Array:
@@ -523,10 +528,10 @@ class Thresholds:
     def rates(self) -> Array:
         """Alarm rate that each task really promises, shape (T,).
 
-        It is what was asked, or the smallest p-value possible where that is larger. (Of
+        It is `alarm_rate`, or the smallest p-value possible where that is larger. (Of
         the N rows of a pool and a new one, the new one is the lowest once in N + 1
         times, which may be more than that.) A task that cannot raise an alarm keeps
-        what was asked.
+        `alarm_rate`.
         """
         smallest = self.smallest_pvalues
         pooled = np.array([self.counts[pool.lenders].sum() for pool in self.pools])
@@ -615,30 +620,28 @@ class Thresholds:
         return text + "Give more rows."
 
 
-def highest_ranks(limit: float, counts: Array) -> Array:
-    """Highest rank (k,) among so many rows (k,) that may still raise an alarm."""
-    with np.errstate(under="ignore", over="ignore"):
-        return np.maximum(limit * (1.0 + counts), 1.0) * (1.0 + 1e-9)
-
-
 def lowest_where(holds: Callable[[Array], Mask], number: int) -> Array:
-    """The lowest floats (k,) for which an ascending condition holds, by bisection.
+    """The lowest floats (k,) for which an ascending condition holds, to the last bit.
+
+    Floats are ordered as whole numbers are, but for the sign. So the interval of each
+    is cut into equal parts, again and again: into two, or into more where that makes
+    no more than a thousand floats, for which a call takes as long as for a few.
 
     Parameters
     ----------
     holds : callable
         Takes floats (m, k); true from some float on, for each of the k another.
     number : int
-        k. Few are searched for in quarters: then calls take longer than what they do.
+        k.
     """
-    # Floats are ordered as whole numbers are, but for the sign.
     high = np.full(number, np.finfo(float).max).view(np.int64)
     low = -high
-    n_parts = 4 if number <= _FEW else 2
+    n_parts = int(np.clip(1000 // max(number, 1), 2, 256))
+    places = np.arange(1, n_parts)[:, None]
     while np.any(low < high):
-        step = high // n_parts - low // n_parts
-        steps = np.vstack([low + step, *[step] * (n_parts - 2)])
-        middle = np.maximum(np.minimum(np.cumsum(steps, axis=0), high - 1), low)
+        step = np.maximum(high // n_parts - low // n_parts, 1)
+        # (Products may leave 64 bits; sums are right again.)
+        middle = np.clip(low - 1 + step * places, low, np.maximum(high - 1, low))
         n_false = np.count_nonzero(~holds(_floats(middle)), axis=0)
         bounds = np.vstack([low - 1, middle, high])
         low = np.take_along_axis(bounds, n_false[None], axis=0)[0] + 1
@@ -649,4 +652,5 @@ def lowest_where(holds: Callable[[Array], Mask], number: int) -> Array:
 
 def _floats(ordered: NDArray[np.int64]) -> Array:
     """Floats in the order of whole numbers."""
-    return np.where(ordered < 0, _NEGATIVE - ordered, ordered).view(np.float64)
+    negative = np.iinfo(np.int64).min - ordered
+    return np.where(ordered < 0, negative, ordered).view(np.float64)
