@@ -57,26 +57,17 @@ for k, rate in enumerate(RATES):
     )
 
 # %%
-# The left picture shows the mean over repetitions with its standard error. 15 rows
-# can only tell rates apart that are multiples of 1/16, so ours may stay one such step
-# below the promise: the dotted line is the largest multiple within it.
+# The left picture shows the mean over repetitions with its standard error. From its
+# own 15 rows a machine could only have rates that are multiples of 1/16. Small
+# machines are judged together with others of like size, so other rates are used, too.
 #
 # What is promised is an average over training sets. The right picture shows the rates
-# that single machines got, measured on 100 rows each. If the threshold is the second
-# smallest of the scores of 15 held-out rows, the rate of a machine follows a Beta(2,
-# 14) distribution. Left-out scores, which spend no rows on thresholds, spread a little
-# wider. Only more rows make it narrower.
+# that single machines got, measured on 100 rows each. With the second smallest score
+# of 15 held-out rows as its threshold, a machine would have a rate that follows a
+# Beta(2, 14) distribution. Ours scatter about as much. Only more rows make that less.
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
 left.plot([0, 0.5], [0, 0.5], color="0.6", lw=1, label="as promised")
-steps = np.linspace(0, 0.5, 1000)
-left.plot(
-    steps,
-    np.floor(steps * (ROWS + 1)) / (ROWS + 1),
-    ":",
-    color="0.3",
-    label="resolution",
-)
 for name, rates, colour, marker in [
     ("OneClassSVM per task", svm, "#D55E00", "s"),
     ("JointOCKSR", ours, "#0072B2", "o"),

@@ -2,9 +2,9 @@
 Enrol a task, forget a task
 ===========================
 
-A new machine arrives, an old one is sold. :meth:`~manyone.JointOCKSR.enroll` and
-:meth:`~manyone.JointOCKSR.forget` change the fitted model: it has kept its rows, and is
-fitted again to those that it is to know.
+A new machine arrives, an old one is sold. :meth:`~manyone.JointOCKSR.enroll` adds its
+rows to the fitted model, :meth:`~manyone.JointOCKSR.forget` removes them. The model has
+kept its training rows, and is fitted again.
 """
 
 import matplotlib.pyplot as plt

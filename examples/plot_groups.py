@@ -2,10 +2,10 @@
 One of ninety groups collapses
 ==============================
 
-A pooled model sees nothing when one of ninety shops loses 80 % of its sales, as other
-shops are small anyway; ninety models of their own are a burden, and their thresholds
-are wrong. One :class:`~manyone.TableModel` knows what is normal for each shop (the case
-of issue 1484 of databrickslabs/dqx).
+One of ninety shops loses 80 % of its sales. One model for all shops does not notice,
+because other shops sell as little every day. Ninety single models are a burden, and
+their thresholds are wrong. One :class:`~manyone.TableModel` knows what is normal for
+each shop. (The case is issue 1484 of databrickslabs/dqx.)
 """
 
 import matplotlib.pyplot as plt
@@ -56,9 +56,9 @@ alarms = (
 print(alarms.sort("alarm", descending=True).head(3))
 
 # %%
-# Every other shop is inside the band in which the number of false alarms lies with 95 %
-# for all of them at once. A threshold below the worst of 30 days is itself a matter of
-# chance: the number of alarms is beta-binomial, not binomial.
+# The band holds the numbers of false alarms of all shops at once with probability 95 %.
+# Every other shop is inside. A threshold from 30 days is itself a matter of chance, so
+# the number of alarms is beta-binomial, not binomial.
 
 below = int(RATE * (DAYS + 1))
 most = betabinom.isf(0.05 / SHOPS, TEST, below, DAYS + 1 - below)

@@ -30,15 +30,15 @@ train = np.concatenate(
 test = np.setdiff1d(np.arange(len(table)), train)
 
 # %%
-# Other products are no defects of this one: ``anomalies="faults"``. Nothing is tuned
-# here.
+# A defect does not look like another product, so we say ``anomalies="faults"``. Nothing
+# is tuned here.
 
 model = TableModel("product", anomalies="faults", method="default", ignore=["defect"])
 results = model.fit(table[train]).evaluate(table[test], outlier="defect")
 print(results)
 
 # %%
-# What is caught, beside the false alarms, product by product.
+# Defects caught and false alarms, product by product.
 
 shown = results[1:].sort("caught")
 figure, ax = plt.subplots(figsize=(8, 5), layout="constrained")

@@ -32,9 +32,8 @@ model = TableModel("server", anomalies="faults", alarm_rate=0.05).fit(
 )
 
 # %%
-# The second half of the time is labelled. Some servers do other work by then, and
-# nothing but a model that follows them (``manyone watch``) can know that this is
-# normal.
+# The second half of the time is labelled. Some servers do other work by then. Only a
+# model that follows them (``manyone watch``) can learn that this is normal.
 
 labelled = table(test, np.arange(len(test.target))).with_columns(
     fault=pl.Series(test.label)

@@ -32,8 +32,8 @@ model = TableModel(
 model.fit(train)
 
 # %%
-# All channels together. What was normal at first does not stay so: false alarms are
-# well above the promised tenth, which is what :class:`manyone.Monitor` is for.
+# All channels together. What was normal at first does not stay so, and false alarms
+# are well above the promised tenth. A :class:`manyone.Monitor` is made for this.
 
 results = model.evaluate(test, outlier="anomaly")
 print(results.head(1))

@@ -94,10 +94,11 @@ def by_task(values, task, rows):
 
 # %%
 # Every stream is a panel: further left is fewer false alarms, further up is more
-# caught. Fixed thresholds raise more than was asked for; blocks of time help; a monitor
-# that is told about its alarms is near the promise, and catches about what thresholds
-# set with hindsight (the line) would. Without answers nobody can know whether lasting
-# alarms are faults or the new normal.
+# caught. Fixed thresholds raise more than was asked for. Thresholds from blocks of time
+# raise less on servers and typists, not on the satellite. A monitor that is told about
+# its alarms is near the promise, and catches about what thresholds set with hindsight
+# (the line) would. Without answers nobody can know whether lasting alarms are faults or
+# the new normal.
 
 faults = IndependentOCKSR(kernel="laplacian", metric="whitened", alarm_rate=RATE)
 strangers = JointOCKSR(kernel="laplacian", metric="whitened", alarm_rate=RATE)
@@ -156,7 +157,7 @@ plt.show()
 # %%
 # The attack. A stranger sees every answer, steps outwards after each accepted row and
 # back after each alarm. Whatever is accepted, the border stays within a cap that the
-# training rows set; where his alarms are called abnormal, it does not move outwards at
+# training rows set. If somebody calls the alarms abnormal, it does not move outwards at
 # all.
 
 model = IndependentOCKSR(alarm_rate=RATE).fit(

@@ -63,9 +63,9 @@ for name, alarm in (("fixed", static), ("told", followed), ("not told", alone)):
 
 # %%
 # With answers about alarms the rate is held while machines wear, and the broken one is
-# still caught. Without answers the thresholds hardly move: whether lasting alarms are
-# wear or faults, nobody can know from the rows alone. The monitor says that they have
-# changed.
+# still caught. Without answers the thresholds hardly move, because nobody can know from
+# the rows alone whether lasting alarms are wear or faults. But the monitor says that
+# the rows have changed.
 
 figure, axes = plt.subplot_mosaic("ab;cc", figsize=(10, 6.4), layout="constrained")
 worn = np.arange(TASKS) % 2 == 1

@@ -123,6 +123,16 @@ def test_a_month_of_a_fleet(month, capsys):
     check_what_happened(month)
     check_messages(month)
     check_files(month)
+    print_what_the_documentation_shows(month)
+
+
+def print_what_the_documentation_shows(month):
+    """What docs/everyday.rst quotes; ``pytest -rP`` prints it."""
+    for day in (*fleet.ANSWERS, *range(0, fleet.DAYS, 7)):
+        print(f"day {day}, exit code {month.codes[day]}:\n{month.said[day].out}")
+    print(json.dumps(month.receiver.delivered[0][1], indent=1))
+    for path in sorted(month.folder.glob("fleet.manyone.versions/*.json")):
+        print(path.read_text())
 
 
 def check_rows(month):
