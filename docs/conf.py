@@ -35,6 +35,7 @@ templates_path = ["_templates"]
 
 autosummary_generate = True
 autodoc_typehints = "none"
+toc_object_entries_show_parents = "hide"  # "fit()" beside the page of a class
 numpydoc_show_class_members = False
 numpydoc_xref_param_type = False
 
