@@ -46,3 +46,16 @@ def test_few_rows_and_columns_without_values_say_nothing():
     np.testing.assert_allclose(
         completed(nothing, np.isnan(nothing), precision)[:, 1:], 0.0
     )
+
+
+def test_what_is_expected_of_a_row_does_not_depend_on_other_rows():
+    """To the last bit: methods that iterate make much of it."""
+    rng = np.random.default_rng(3)
+    about = rng.normal(size=(40, 9))
+    lost = rng.random(about.shape) < 0.3
+    precision = np.linalg.inv(np.corrcoef(rng.normal(size=(20, 9)).T))
+    expected = completed(about, lost, precision)
+    for n in range(1, 40):
+        rows = rng.permutation(40)[:n]
+        again = completed(about[rows], lost[rows], precision)
+        np.testing.assert_array_equal(again, expected[rows])

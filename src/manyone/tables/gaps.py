@@ -57,7 +57,9 @@ def relations(about: Array, freedom: int) -> Array:
 def completed(about: Array, lost: Mask, precision: Array) -> Array:
     """Deviations from means (n, m), with expected ones where they are lost."""
     filled = np.where(lost, 0.0, about)
-    pull = filled @ precision
+    # Row by row: in one product the last bits depend on where a row stands.
+    one_by_one = np.ascontiguousarray(filled)[:, None, :]
+    pull = (one_by_one @ precision)[:, 0, :]
     for rows, gaps, among in _lost_together(lost, precision):
         expected = np.linalg.solve(among, -pull[rows[:, None], gaps][:, :, None])
         filled[rows[:, None], gaps] = expected[:, :, 0]
