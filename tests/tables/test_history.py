@@ -94,7 +94,10 @@ def test_the_past_of_later_rows_is_what_training_ended_with(model, tables):
 
 
 def test_streams_continue_however_they_are_cut(model, tables, tmp_path):
-    later = tables[1].sort_values("when", kind="stable").reset_index(drop=True)
+    known = tables[1]
+    never_seen = known[known["pump"] == "a"].assign(pump="never seen")
+    later = pd.concat([known, never_seen]).sort_values("when", kind="stable")
+    later = later.reset_index(drop=True)
     whole = Monitor(model).update(later)
     monitor = Monitor(model)
     alarms = []
@@ -106,6 +109,16 @@ def test_streams_continue_however_they_are_cut(model, tables, tmp_path):
         monitor.save_state(tmp_path / "state")
         monitor = Monitor.load_state(tmp_path / "state", model)
     np.testing.assert_array_equal(np.concatenate(alarms), whole.p_value)
+
+
+def test_a_stream_begins_with_the_first_row_that_has_a_time(model, tables):
+    train = tables[0]
+    earlier = train[train["pump"] == "a"].head(20).reset_index(drop=True)
+    earlier.loc[0, "when"] = pd.NaT
+    whole = Monitor(model).update(earlier)
+    monitor = Monitor(model)
+    parts = [monitor.update(earlier[row : row + 1]).score for row in range(20)]
+    np.testing.assert_allclose(np.concatenate(parts)[1:], whole.score[1:])
 
 
 @pytest.mark.parametrize("like", [0.0, 0.9])

@@ -168,11 +168,14 @@ class TablePast:
         in_order : bool
             Whether rows that are older than rows of an earlier call are refused. If
             not, rows are taken as they come: an older one is as late as the latest
-            before it. The past then moves on in place, that of the tasks that it has.
+            before it. The past then moves on in place. Only the tasks that it has
+            have one, so the answers do not depend on how a stream is cut.
         """
         tasks, codes = encode(labels)
         before = self.of_tasks(tasks)
-        has_task = np.flatnonzero(codes != MISSING)
+        places = find(tasks, self.tasks)[0]
+        has_past = in_order | (places != MISSING)
+        has_task = np.flatnonzero(np.append(has_past, False)[codes])
         own = codes[has_task]
         when = times[has_task]
         if not in_order:
@@ -199,17 +202,18 @@ class TablePast:
             values = np.full((len(X), columns.values.shape[1]), np.nan)
             values[has_task] = columns.values
             columns = PastColumns(values, X.shape[1])
-        is_begun = np.ones(len(tasks), dtype=bool)
+        is_begun = before.is_begun.copy()
+        is_begun[own[~np.isnan(when)]] = True
         ended = replace(before, past=after, is_begun=is_begun)
         if in_order:
             return columns, self._moved_on(ended)
-        places = find(tasks, self.tasks)[0]
-        if np.any(places == MISSING):
-            is_known = np.flatnonzero(places != MISSING)
+        if not has_past.all():
+            is_known = np.flatnonzero(has_past)
             places = places[is_known]
             after = after.take(is_known)
+            is_begun = is_begun[is_known]
         self.past.put(places, after)
-        self.is_begun[places] = True
+        self.is_begun[places] = is_begun
         return columns, self
 
     def _moved_on(self, ended: TablePast) -> Self:
