@@ -135,7 +135,7 @@ def test_more_rows_than_a_kernel_matrix_allows(rows, monkeypatch):
     model = manyone.auto(X, task=task, anomalies="strangers", alarm_rate=0.1)
     assert type(model) is JointOCKSR and model.landmarks == 60
     assert any(
-        "landmarks stand for 60 rows" in str(reason)
+        "landmarks instead of 60 rows" in str(reason)
         for reason in model.choice_["reason"]
     )
     asked = manyone.auto(

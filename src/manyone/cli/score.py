@@ -261,15 +261,16 @@ def _summary(
 def _warn(
     summary: Summary, counts: Sequence[pl.DataFrame], model: TableModel, source: Source
 ) -> None:
-    """Say on stderr what was left out, and that no task is known."""
+    """Say on stderr what was left out, and that the model knows none of the tasks."""
     if summary["skipped"]:
         skipped = plural(summary["skipped"], "row")
         warn_user(f"{skipped} of tasks never seen skipped.", UserWarning)
     if summary["basis"]["unknown"] == summary["rows"] - summary["skipped"] > 0:
         tasks = counts[0]["task"].unique().sort().to_list()
         warn_user(
-            f"{source}: no task is known: {shortlist(tasks, 3)}, not "
-            f"{shortlist(model.tasks_.tolist(), 3)}. Are they written in the same way?",
+            f"{source}: the model knows none of its tasks ({shortlist(tasks, 3)}). It "
+            f"knows {shortlist(model.tasks_.tolist(), 3)}. Are they written in the "
+            "same way?",
             UserWarning,
         )
 

@@ -116,11 +116,11 @@ class OneClassEstimator(
             Counts: weight 2 is the same as the row given twice, weight 0 as the row
             left out.
         groups : array-like of shape (n,), str, TimeBlocks or None
-            Rows that leave together when thresholds are set and settings judged: a
-            label per row (a session, a day, a clump of readings; rows without one leave
-            alone), the name of a column, or blocks of time. Groups part inside tasks; a
-            task with one group borrows the others' scores. None: rows are independent
-            of each other.
+            Rows that are held out together when thresholds are set and settings judged:
+            a label per row (a session, a day, a clump of readings; None for a row on
+            its own), the name of a column, or blocks of time. A group of two tasks
+            counts as two groups. A task with one group borrows scores of other tasks.
+            None: rows are independent of each other.
 
         Returns
         -------

@@ -402,7 +402,7 @@ def _plan_strangers(
     if landmarks is None and is_affordable(JointOCKSR(), rows):
         return JointOCKSR(), f"one layer: {count} rows are too many for two"
     number = min(count, landmarks or _LANDMARKS)
-    return JointOCKSR(landmarks=number), f"{number} landmarks stand for {count} rows"
+    return JointOCKSR(landmarks=number), f"{number} landmarks instead of {count} rows"
 
 
 def _choose(
