@@ -53,11 +53,11 @@ class Limit:
 # with left-out scores on equal terms in closed form, and limits inside of borrowed
 # p-values (four to six functions).
 LIMITS = {
-    "JointOCKSR().fit": Limit(48, 106),
-    "NonlinearOCKSR().fit": Limit(75, 146),
-    "JointOCKSR(landmarks=).fit": Limit(80, 174),
-    "manyone fit": Limit(230, 629),
-    "manyone score": Limit(125, 310),
+    "JointOCKSR().fit": Limit(48, 104),
+    "NonlinearOCKSR().fit": Limit(75, 144),
+    "JointOCKSR(landmarks=).fit": Limit(80, 172),
+    "manyone fit": Limit(230, 616),
+    "manyone score": Limit(125, 309),
 }
 
 

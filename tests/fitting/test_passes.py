@@ -147,7 +147,7 @@ def test_statistics_of_blocks_add_up():
         return step.of(Block(X[rows], TASK[rows]).checked().coded(model.tasks_))
 
     whole = statistics(slice(None))
-    added = statistics(slice(90)) + statistics(slice(90, None))
+    added = step.merge(statistics(slice(90)), statistics(slice(90, None)))
     np.testing.assert_allclose(added.moments, whole.moments, atol=1e-10)
     np.testing.assert_allclose(added.sums, whole.sums, atol=1e-10)
     assert added.n_rows == whole.n_rows

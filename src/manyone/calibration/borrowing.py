@@ -58,7 +58,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyone._types import Array, Codes, Mask
-from manyone.calibration.copies import ENOUGH_ROWS, has_few_values, tied_scores
+from manyone.calibration.copies import ENOUGH_ROWS, find_copies
 from manyone.data.rows import row_blocks
 from manyone.models.scale import stretched
 
@@ -357,8 +357,7 @@ class Pool:
         lent = lenders[codes]
         tasks = codes[lent]
         depth = values[lent], weight[lent], tasks
-        tied = tied_scores(values[lent], tasks, weight[lent])
-        shared = has_few_values(tied, tasks, weight[lent])
+        shared = find_copies(values[lent], tasks, weight[lent]).are_many
         units = Units.of(*depth, len(lenders), least, bend, shared=shared)
         scaled = stretched(values[lent], bend) / units.without(*depth, shift[lent])
         counts = np.bincount(codes, weight, len(lenders))

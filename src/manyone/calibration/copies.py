@@ -26,6 +26,7 @@ with three categories raised 24 % of 20 in units of their own, and 19 in one uni
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -38,14 +39,33 @@ from manyone.data.rows import CodedRows
 ENOUGH_ROWS = 4.0
 
 
-def tied_scores(scores: Array, codes: Codes, weight: Array) -> Mask:
-    """Which rows are copies, see the module, shape (n,).
+class Copies(NamedTuple):
+    """Which of some rows are copies.
+
+    Attributes
+    ----------
+    tied : ndarray of bool of shape (n,)
+    are_many : bool
+        Whether they are more than 5 % of the rows, on average over tasks. Rows of
+        measured numbers have hardly any copies, rows of categories far more.
+    """
+
+    tied: Mask
+    are_many: bool
+
+
+def find_copies(scores: Array, codes: Codes, weight: Array) -> Copies:
+    """Copies among rows, see the module.
 
     Parameters
     ----------
     scores : ndarray of shape (n,)
-        Left-out scores, or depths; NaN: the row has none, and is no copy.
+        Left-out scores, or depths; NaN: the row has none, and does not count.
     codes, weight : ndarray of shape (n,)
+
+    Returns
+    -------
+    Copies
     """
     order = np.lexsort((scores, codes))
     ascending = scores[order]
@@ -55,19 +75,13 @@ def tied_scores(scores: Array, codes: Codes, weight: Array) -> Mask:
     tied = np.zeros(len(scores), dtype=bool)
     tied[order[1:]] |= level
     tied[order[:-1]] |= level
-    return (tied | (weight >= 2.0)) & ~np.isnan(scores)
-
-
-def has_few_values(tied: Mask, codes: Codes, weight: Array) -> bool:
-    """Whether more than 5 % of rows (n,) are copies, on average over tasks.
-
-    Rows of measured numbers have hardly any copies, rows of categories far more.
-    """
-    counts = np.bincount(codes, weight)
-    copies = np.bincount(codes, weight * tied)
+    judged = ~np.isnan(scores)
+    tied = (tied | (weight >= 2.0)) & judged
+    counts = np.bincount(codes[judged], weight[judged])
+    copies = np.bincount(codes[judged], (weight * tied)[judged])
     several = counts >= ENOUGH_ROWS
     share = copies[several] / counts[several]
-    return len(share) > 0 and float(np.mean(share)) > 0.05
+    return Copies(tied, len(share) > 0 and float(np.mean(share)) > 0.05)
 
 
 def seen_scores(
@@ -84,7 +98,7 @@ def seen_scores(
         The model of all rows: scores of rows (k, d) against their tasks (k,).
     """
     seen = np.full(len(scores), np.inf)
-    tied = np.flatnonzero(tied_scores(scores, rows.codes, rows.weight))
+    tied = np.flatnonzero(find_copies(scores, rows.codes, rows.weight).tied)
     if len(tied):
         seen[tied] = own(rows.as_new(tied), rows.codes[tied])
     return seen

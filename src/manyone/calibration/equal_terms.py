@@ -63,7 +63,7 @@ import numpy as np
 
 from manyone._types import Array, Codes
 from manyone.calibration.borrowing import MOST_ROWS
-from manyone.calibration.copies import has_few_values, tied_scores
+from manyone.calibration.copies import find_copies
 from manyone.models.scale import bend_of, sizes_of, stretched, unstretched
 
 # Shares of depths above the quantiles that are compared: usual alarm rates, and more
@@ -134,8 +134,8 @@ def on_equal_terms(
     n_tasks = len(counts)
     size = sizes_of(far, n_tasks)[np.maximum(codes, 0)]
     judged = ~np.isnan(once.scores)
-    tied = tied_scores(once.scores, codes, weight)
-    if has_few_values(tied[judged], codes[judged], weight[judged]):
+    copies = find_copies(once.scores, codes, weight)
+    if copies.are_many:
         return Moved(once.scores)  # (moved, yes/no columns raised 11 % of 10)
     values = once.scores / size
     bend = 0.0
@@ -165,7 +165,7 @@ def on_equal_terms(
         drift = float(np.clip(growth, 0.0, np.log(2.0)))  # twice as deep at most
         moved = moved * np.exp(drift)
     moved = unstretched(moved, bend) * size
-    return Moved(np.where(judged & ~tied, moved, once.scores), drift)
+    return Moved(np.where(judged & ~copies.tied, moved, once.scores), drift)
 
 
 def with_a_row_more(
@@ -190,8 +190,8 @@ def with_a_row_more(
     judged = np.flatnonzero(~np.isnan(scores))
     codes = codes[judged]
     weight = weight[judged]
-    tied = tied_scores(scores[judged], codes, weight)
-    if has_few_values(tied, codes, weight):
+    copies = find_copies(scores[judged], codes, weight)
+    if copies.are_many:
         return scores
     response = responses[judged, 0]
     counts = np.bincount(codes, weight, len(size))
@@ -203,7 +203,7 @@ def with_a_row_more(
         factor = counts / (counts - 1.0 + typical)
     is_known = ~np.isnan(typical) & (counts > 2.0) & (counts <= MOST_ROWS)
     factor = np.where(is_known, factor, 1.0)
-    moved = response * np.where(tied, 1.0, factor[codes])
+    moved = response * np.where(copies.tied, 1.0, factor[codes])
     deeper = np.abs(moved - 1.0) - np.abs(response - 1.0)
     scores = scores.copy()
     scores[judged] -= size[codes] * np.nan_to_num(deeper)

@@ -173,14 +173,6 @@ class Tails:
         )
 
 
-class IntoTails:
-    """A pass every block of which gives tails."""
-
-    def merge(self, one: Tails, other: Tails) -> Tails:
-        """Scores of both."""
-        return one.merged(other)
-
-
 def kept_scores(n_tasks: int) -> int:
     """Number of scores of each task that are kept exactly."""
     return int(np.clip(_ALL // n_tasks, _LEAST, _MOST))

@@ -76,7 +76,7 @@ from manyone.calibration.borrowing import (
     like_sizes,
     shifts,
 )
-from manyone.calibration.copies import seen_scores, tied_scores
+from manyone.calibration.copies import find_copies, seen_scores
 from manyone.calibration.dependence import calibration_weight
 from manyone.calibration.equal_terms import with_a_row_more
 from manyone.calibration.ranks import ROUNDING
@@ -179,7 +179,7 @@ class Calibration:
         Calibration
         """
         if seen is not None:
-            tied = tied_scores(scores, codes, weight)
+            tied = find_copies(scores, codes, weight).tied
             scores = np.where(tied, np.minimum(scores, seen), scores)
         left_out = scores
         size = sizes_of(far, n_tasks)
@@ -304,18 +304,13 @@ class Calibration:
         return values[ascending], self.weight[ascending]
 
     @cached_property
-    def pairs(self) -> Ordered:
-        """Tasks and scores as pairs in their order, shape (n,)."""
-        return by_task(self.codes, self.scores)
-
-    @cached_property
-    def _mass(self) -> Array:
-        """Weight of the scores of a task up to each place, shape (n + 1,)."""
+    def ordered(self) -> tuple[Ordered, Array]:
+        """Pairs of task and score (n,), and the weight of a task up to each (n + 1,)."""
         mass = np.zeros(len(self.weight) + 1)
         # Task by task: sums over many tasks would round away the weight of light rows.
         for start, stop in pairwise(self.starts):
             np.cumsum(self.weight[start:stop], out=mass[start + 1 : stop + 1])
-        return mass
+        return by_task(self.codes, self.scores), mass
 
     def mass_up_to(
         self, scores: Array, codes: Codes, side: Literal["left", "right"] = "right"
@@ -324,9 +319,10 @@ class Calibration:
 
         With ``side="left"`` equal scores do not count.
         """
-        place = np.searchsorted(self.pairs, by_task(codes, scores), side)
+        pairs, mass = self.ordered
+        place = np.searchsorted(pairs, by_task(codes, scores), side)
         has_lower = place > self.starts[codes]
-        return np.where(has_lower, self._mass[place], 0.0)
+        return np.where(has_lower, mass[place], 0.0)
 
     @cached_property
     def _ranks(self) -> Array:
@@ -445,11 +441,6 @@ class Thresholds:
     most_ranks: Array
     lowest: Array
 
-    @property
-    def counts(self) -> Array:
-        """Calibration rows of each task, shape (T,)."""
-        return self.calibration.counts
-
     def pvalues(self, scores: Array, codes: Codes) -> Array:
         """P-values (k,) of scores (k,) against the calibration scores of tasks (k,)."""
         mass = self.calibration.mass_up_to(scores, codes)
@@ -498,14 +489,14 @@ class Thresholds:
         up_to = self.pvalues(scores, codes)
         below = self.pvalues(np.nextafter(scores, -np.inf), codes)
         _, value, copies = np.unique(
-            self.calibration.pairs, return_inverse=True, return_counts=True
+            self.calibration.ordered[0], return_inverse=True, return_counts=True
         )
         return np.asarray(up_to - (up_to - below) / copies[value])
 
     @cached_property
     def alone(self) -> Mask:
         """Tasks with a single row that was not held out, shape (T,)."""
-        return (self.counts > 0.0) & ~self.calibration.lends
+        return (self.calibration.counts > 0.0) & ~self.calibration.lends
 
     def _alone_pvalues(self, scores: Array, codes: Codes, own: Array) -> Array:
         """P-values (k,) in tasks with a single row, which has no rank: 1/2 or more.
@@ -516,13 +507,13 @@ class Thresholds:
         is_known = np.isfinite(self.lowest)
         lowest = np.where(is_known, self.lowest, 0.0)
         offsets = np.where(is_known, lowest + 1e-6 * np.abs(lowest), _NEVER)
-        rarest = 1.0 / (1.0 + self.counts.sum())
+        rarest = 1.0 / (1.0 + self.calibration.counts.sum())
         return np.where(scores < offsets[codes], rarest, np.maximum(own, 0.5))
 
     @cached_property
     def smallest_pvalues(self) -> Array:
         """Smallest p-value that each task can give, shape (T,)."""
-        tasks = np.arange(len(self.counts))
+        tasks = np.arange(len(self.calibration.counts))
         return self.pvalues(np.full(len(tasks), -np.inf), tasks)
 
     def rates(self) -> Array:
@@ -534,7 +525,9 @@ class Thresholds:
         `alarm_rate`.
         """
         smallest = self.smallest_pvalues
-        pooled = np.array([self.counts[pool.lenders].sum() for pool in self.pools])
+        pooled = np.array(
+            [self.calibration.counts[pool.lenders].sum() for pool in self.pools]
+        )
         lowest = np.append(1.0 / (1.0 + pooled), 0.0)[self.pool]
         smallest = np.where(self.borrows, np.maximum(smallest, lowest), smallest)
         smallest = np.minimum(smallest, 1.0 - np.finfo(float).epsneg)
@@ -545,7 +538,7 @@ class Thresholds:
         """Largest alarm rate (T,) of each task, whatever the other tasks are like."""
         with np.errstate(under="ignore"):  # rates may be tiny
             limit = np.where(self.borrows, self.limit_ratio, 1.0) * self.alarm_rate
-        return np.minimum(np.maximum(limit, 1.0 / (1.0 + self.counts)), 1.0)
+        return np.minimum(np.maximum(limit, 1.0 / (1.0 + self.calibration.counts)), 1.0)
 
     def offsets(self) -> tuple[Array, Array]:
         """Threshold of each task, and the alarm rate that it really promises.
@@ -573,7 +566,7 @@ class Thresholds:
         """What the user should know where a task cannot keep the rate alone."""
         rate = self.alarm_rate
         too_few = self.calibration.too_few(rate)
-        counts = self.counts[too_few]
+        counts = self.calibration.counts[too_few]
         needed = f"{np.ceil(1.0 / max(rate, 1e-300) - 1e-9) - 1:.9g}"
         floor = 1.0 / (max(counts.min(), 1.0) + 1.0)
         alone = self.alone

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from manyone._types import Array, Codes, Rows
-from manyone.calibration.tails import IntoTails, Tails
+from manyone.calibration.tails import Tails
 from manyone.data.blocks import kernel_blocks
 from manyone.data.rows import CodedRows, TrainingRows
 from manyone.fitting.closed_form import scores_without_groups
@@ -57,7 +57,7 @@ class JudgedRows(NamedTuple):
 Score = Callable[[Rows, Codes, Array], JudgedRows]
 
 
-class LeftOutPass(IntoTails, Judge):
+class LeftOutPass(Judge):
     """A pass that scores rows under models without them."""
 
     plan: Plan
@@ -70,6 +70,10 @@ class LeftOutPass(IntoTails, Judge):
         """Tails of the left-out scores of rows whose tasks are numbers."""
         scores, seen, responses = self.known(rows)
         return Tails.known(scores, rows, len(self.plan.tasks), seen, responses)
+
+    def merge(self, one: Tails, other: Tails) -> Tails:
+        """Tails of the rows of both."""
+        return one.merged(other)
 
     def judged(self, rows: CodedRows) -> Array:
         """See :class:`Judge`."""

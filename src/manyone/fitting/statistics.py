@@ -53,20 +53,6 @@ class Statistics:
     trace: float
     n_rows: int
 
-    def __add__(self, other: Statistics) -> Statistics:
-        """Statistics of the rows of both."""
-        tasks, sums, counts = added(
-            self.tasks,
-            other.tasks,
-            (self.sums, other.sums),
-            (self.counts, other.counts),
-        )
-        moments = self.moments + other.moments
-        trace = self.trace + other.trace
-        return Statistics(
-            moments, tasks, sums, counts, trace, self.n_rows + other.n_rows
-        )
-
 
 @dataclass(frozen=True, eq=False)
 class AddUp:
@@ -114,7 +100,13 @@ class AddUp:
 
     def merge(self, one: Statistics, other: Statistics) -> Statistics:
         """Statistics of the rows of both."""
-        return one + other
+        tasks, sums, counts = added(
+            one.tasks, other.tasks, (one.sums, other.sums), (one.counts, other.counts)
+        )
+        moments = one.moments + other.moments
+        trace = one.trace + other.trace
+        n_rows = one.n_rows + other.n_rows
+        return Statistics(moments, tasks, sums, counts, trace, n_rows)
 
 
 @dataclass(frozen=True, eq=False)

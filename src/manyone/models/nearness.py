@@ -88,8 +88,8 @@ class UsualDistances:
     Parameters
     ----------
     ascending, mass : ndarray of shape (n,)
-        Distances, ascending, and their weights, summed up. Distances below
-        `least_limit` may be too large: no limit depends on them.
+        Distances, ascending, and their weights, summed up. Distances below the least
+        of the `limits` may be too large: no limit depends on them.
     """
 
     ascending: Array
@@ -101,41 +101,32 @@ class UsualDistances:
         order = np.argsort(nearest, kind="stable")
         return cls(nearest[order], np.cumsum(weight[order]))
 
-    @property
-    def limit(self) -> float:
-        """Distance that few rows exceed; 0 or infinite: there is none.
+    def limits(self, count: Array | float = 1.0) -> Array:
+        """Distances that few rows exceed when a count of a row leaves, shape (2, ...).
 
-        As much weight lies above it as above the limits of left-out rows. (A plain
-        quantile of 100 rows is their second largest distance, and that of 99 their
-        largest.)
+        First where that row is above the limit, then where it is below. The second, of
+        one row, is the limit for new rows, too: as much weight lies above it as above
+        the limits of left-out rows. (A plain quantile of 100 rows is their second
+        largest distance, and that of 99 their largest.) The first is the least that any
+        limit may be. 0 or infinite: there is no limit.
         """
-        count = min(1.0, float(self.mass[-1]))
-        return float(self._quantile(_USUAL * (self.mass[-1] - count) + count))
-
-    @property
-    def least_limit(self) -> float:
-        """The least that the limit may be when one count of a row is left out."""
-        return float(self._quantile(_USUAL * (self.mass[-1] - 1.0)))
+        count = np.minimum(count, self.mass[-1])
+        above = _USUAL * (self.mass[-1] - count)
+        place = self.mass.searchsorted(np.stack([above, above + count]))
+        return self.ascending[np.minimum(place, len(self.mass) - 1)]
 
     def left_out(self, nearest: Array, weight: Array) -> Array:
-        """`excess_of` distances (n,) of rows, by the quantile of the others.
+        """`excess_of` distances (n,) of rows, by the limits of the others.
 
         0 where there are no others, or none but copies.
         """
         count = np.minimum(weight, 1.0)
-        wanted = _USUAL * (self.mass[-1] - count)
-        # The quantile of the others lies below the row, or else its count is missing.
-        below = self._quantile(wanted)
-        limit = np.where(below < nearest, below, self._quantile(wanted + count))
+        above, below = self.limits(count)
+        limit = np.where(above < nearest, above, below)
         usable = (self.mass[-1] > count) & (limit > 0.0) & np.isfinite(limit)
         ratio = np.zeros(len(nearest))
         ratio[usable] = nearest[usable] / limit[usable]
         return excess_of(ratio)
-
-    def _quantile(self, mass: Array | float) -> Array:
-        """Distances up to which rows have these weights in all."""
-        place = self.mass.searchsorted(mass)
-        return self.ascending[np.minimum(place, len(self.mass) - 1)]
 
 
 # -------------------------------------------------------------------- the nearest point
@@ -354,7 +345,7 @@ class TrainingNearness:
             leaving = leaving_rows(rows)
             group = _group_of_points(point_keys, row_hashes(rows.X), groups)
         hidden = Hidden(row_hashes(rows.X), point_keys, leaving, group)
-        near_enough = _START * self.usual.least_limit
+        near_enough = _START * float(self.usual.limits()[0])
         codes = self.nearness.codes
         nearest = nearest_points(
             points, codes, rows.X, rows.codes, near_enough, hidden, judged
@@ -414,12 +405,13 @@ def nearness_of(
     hidden = Hidden.of(rows, chosen)
     nearest = _upper_distances(compared, codes, rows, hidden, sample)
     usual = UsualDistances.of(nearest[sample], rows.weight[sample])
+    least, limit = usual.limits().tolist()
     if len(sample) < len(nearest):
-        near_enough = _START * usual.least_limit
+        near_enough = _START * least
         nearest = nearest_points(
             compared, codes, rows.X, rows.codes, near_enough, hidden
         )
-    nearness = TrainingNearness(Nearness(points, codes, usual.limit), usual)
+    nearness = TrainingNearness(Nearness(points, codes, limit), usual)
     return nearness, usual.left_out(nearest, rows.weight)
 
 
@@ -449,7 +441,7 @@ def _upper_distances(
         points, point_codes, rows.X, None, -np.inf, hidden, which[descending[:n_exact]]
     )
     distance = np.where(np.isfinite(exact[which]), exact[which], 0.0)
-    least = UsualDistances.of(distance, weight).least_limit
+    least = float(UsualDistances.of(distance, weight).limits()[0])
     open_rows = which[bounds[which] > least]
     nearest = nearest_points(
         points, point_codes, rows.X, None, least, hidden, open_rows
