@@ -51,7 +51,9 @@ SCORE = ["score", "fleet.manyone", "today.csv", "--out", "s.csv"]
         ([*SCORE, "--keep", "a,b,a"], "--keep: 'a' is named twice. Keep one."),
         ([*FIT, "--alarm-rate", "5"], "--alarm-rate 5: give a share between 0 and 1"),
         ([*FIT, "--method", "Magic"], "--method Magic: give auto, or one of"),
-        ([*FIT, "--anomalies", "bad"], "bad"),
+        ([*FIT, "--anomalies", "bad"], "--anomalies bad: 'bad' is not one of 'any'"),
+        ([*FIT, "--alarm-rate", "5%"], "--alarm-rate 5%: should be a valid number"),
+        (["fitt"], "Did you mean 'fit'? See manyone --help."),
         ([*FIT[:4], "--out", "events.csv"], "would be written over events.csv"),
         ([*FIT[:4], "--out", "no/m.manyone"], "there is no folder no"),
         ([*FIT[:4], "--out", "."], "is a folder"),
@@ -76,7 +78,7 @@ SCORE = ["score", "fleet.manyone", "today.csv", "--out", "s.csv"]
         ([*SCORE[:4], "today.csv"], "would be written over today.csv"),
         ([*SCORE, "--keep", "z"], "--keep z: today.csv has no such column"),
         ([*SCORE, "--fdr", "2"], "--fdr 2: give a share between 0 and 1"),
-        ([*SCORE, "--explain", "-1"], "--explain"),
+        ([*SCORE, "--explain", "-1"], "--explain -1: should be"),
         ([*SCORE, "--unknown", "guess"], "guess"),
         ([*SCORE, "--guess"], "No such option: --guess. See manyone score --help."),
         ([*SCORE[:4], "-", "--json"], "both want stdout"),
@@ -97,6 +99,14 @@ SCORE = ["score", "fleet.manyone", "today.csv", "--out", "s.csv"]
         (["report", "fleet.manyone", "--out", "no/p.html"], "there is no folder"),
         (["report", "fleet.manyone", "--out", "-"], "stdout. Name a file"),
         (["info", "today.csv"], "not a manyone model"),
+        (
+            ["watch", "fleet.manyone", "today.csv", "--state", "s", "--notify-later"],
+            "URL",
+        ),
+        (
+            ["serve", "fleet.manyone", "--host", "192.0.2.1"],
+            "--host 192.0.2.1 --port 8000: cannot listen there",
+        ),
         (["demo", "--out", "today.csv"], "today.csv is a file"),
     ],
 )
@@ -109,6 +119,16 @@ def test_columns_that_leave_nothing_normal_or_hide_an_answer(here, refused):
     args = ["fit", "today.csv", "--task", "machine", "--out", "m", "--outlier", "all"]
     refused(args, "today.csv: Every row is marked as abnormal")
     refused([*SCORE, "--keep", "score"], "'score' is a column of the answers. Rename")
+
+
+def test_labels_that_call_no_row_abnormal_are_noted(here, capsys):
+    for is_outlier, words in ((False, "no row abnormal"), (True, "every row abnormal")):
+        table = pl.read_csv("today.csv").with_columns(broken=is_outlier)
+        table.write_csv("labelled.csv")
+        args = ["evaluate", "fleet.manyone", "labelled.csv", "--outlier", "broken"]
+        assert main(args) == 0
+        said = capsys.readouterr().err
+        assert f"labelled.csv: the column broken calls {words}" in said
 
 
 def test_models_that_are_not_of_tables(here, refused):

@@ -100,7 +100,7 @@ def test_muted_alarms_are_said_and_shown(here, capsys):
 
 def test_bad_tables_are_refused(here, refused, capsys):
     (here / "mute.csv").write_text("name,until\npump 2,\n")
-    refused([*WATCH, "--mute", "mute.csv"], "--mute entity", "no such column")
+    refused([*WATCH, "--mute", "mute.csv"], "--mute mute.csv", "no column entity")
     (here / "mute.csv").write_text(
         "entity,from,until\npump 1,,\npump 2,2026-01-02,2026-01-02\n"
     )

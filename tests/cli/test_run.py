@@ -36,8 +36,13 @@ def faulty():
         (DATA + "[watch]\nexplan = 3\n", ["explan", "Known are", "explain"]),
         (DATA + "[watch]\nqqq = 3\n", ["qqq is no key of [watch]", "Known are"]),
         (DATA + "[watch]\nnotify = 'x'\n", ["notify is no key of [watch]"]),
-        (DATA + "[watch]\nexplain = true\n", ["[watch]", "explain", "integer"]),
-        (DATA + "[watch]\nexplain = -1\n", ["[watch]", "explain", "0"]),
+        (DATA + "[watch]\nexplain = true\n", ["[watch] explain = True", "a number"]),
+        (DATA + "[watch]\nexplain = 'x'\n", ["[watch]", "--explain x", "integer"]),
+        (DATA + "[watch]\nexplain = -1\n", ["[watch]", "--explain -1", "0"]),
+        (DATA + "[watch]\nid = ['a', 'b']\n", ["[watch] id = ['a', 'b']", "a text"]),
+        (DATA + "[watch]\nkeep = [true]\n", ["[watch] keep = [True]", "a list"]),
+        (DATA + "[report]\nout = 'no/p.html'\n", ["[report] out", "no folder no"]),
+        (DATA + "[report]\nout = 'fleet.toml'\n", ["written over fleet.toml"]),
         (DATA + "[watch]\nbad_values = 'x'\n", ["bad-values", "refuse", "missing"]),
         (DATA + "[refit]\nevery_days = -1\n", ["every_days = -1", "from 0 on"]),
         (DATA + "[refit]\nevery_days = true\n", ["every_days", "a number"]),
@@ -111,6 +116,17 @@ def test_files_of_a_pattern_are_read_once_and_a_bad_one_holds_up_none(here, caps
     assert main(["run", "fleet.toml"]) == 2
     assert "5a.csv" in capsys.readouterr().err
     assert query("SELECT count(*) FROM scores") == [(len(rows) + 10,)]
+
+
+def test_a_page_replaces_no_table(here, capsys):
+    calm_rows().write_csv("today.csv")
+    rows = (here / "today.csv").read_bytes()
+    write(DATA + '[report]\nout = "today.csv"\n')
+    assert main(["run", "fleet.toml"]) == 2
+    assert "written over a table that s has read" in capsys.readouterr().err
+    report = ["report", "fleet.manyone", "--state", "s", "--out", "today.csv"]
+    assert main(report) == 2
+    assert (here / "today.csv").read_bytes() == rows
 
 
 def test_one_run_at_a_time(here, capsys):

@@ -144,7 +144,7 @@ def test_answers_before_a_drift_do_not_say_that_it_is_normal(here, capsys):
     ("more", "words"),
     [
         (["--id", "reading"], ["--id reading", "no such column"]),
-        (["--feedback", "today.csv"], ["--feedback id", "no such column"]),
+        (["--feedback", "today.csv"], ["--feedback today.csv", "no column id"]),
         (["--out", "seen.parquet"], [".csv"]),
         (["--out", "s"], ["s"]),
         (["--out", "today.csv"], ["today.csv", "Name another file"]),
@@ -418,6 +418,15 @@ def test_scores_need_no_output(here, capsys):
 
 
 # ---------------------------------------------------------------------------- the store
+
+
+def test_a_store_without_rows_takes_ids_that_it_did_not_take_before(here):
+    numbered(pl.read_csv("today.csv")).write_csv("numbered.csv")
+    (here / "today.csv").write_text("")
+    assert main(WATCH) == 0
+    shutil.copy("numbered.csv", "today.csv")
+    assert main([*WATCH, "--id", "reading"]) == 0
+    assert query("SELECT count(*) FROM scores") == [(180,)]
 
 
 def test_a_second_writer_is_refused_and_readers_are_not(here, refused, monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import polars as pl
 
 from manyone._types import Array
 from manyone.cli.common import InputError
-from manyone.cli.models import about, chosen_columns, refuse_gaps
+from manyone.cli.models import about, refuse_gaps
 from manyone.messages import shortlist, warn_user
 from manyone.tablefiles import read_table
 from manyone.tables import TableModel
@@ -52,7 +53,8 @@ def read_answers(path: Path | None) -> GivenAnswers:
     by_incident = "incident" in table.columns and "id" not in table.columns
     named = "incident" if by_incident else "id"
     column = "answer" if "answer" in table.columns else "normal"
-    chosen_columns("--feedback", [named, column], table.columns, path)
+    needs = "id (or incident), and normal (or answer)"
+    _refuse_missing("--feedback", path, table, (named, column), needs)
     for name in (named, column):
         refuse_gaps(name, table, path)
     words = _answer_words(table, column, path)
@@ -87,7 +89,8 @@ def _answer_words(table: pl.DataFrame, column: str, path: Path) -> list[str]:
 def read_mutes(path: Path, model: TableModel) -> list[Mute]:
     """What a table says is muted."""
     table = read_table(path, find=(), need_rows=False)
-    chosen_columns("--mute", ["entity"], table.columns, path)
+    needs = "entity; from, until and why may be left out"
+    _refuse_missing("--mute", path, table, ("entity",), needs)
     names = [name or None for name in table["entity"].cast(str).to_list()]
     why = ["muted"] * len(table)
     if "why" in table.columns:
@@ -106,6 +109,18 @@ def read_mutes(path: Path, model: TableModel) -> list[Mute]:
         )
     lines = zip(names, begin.tolist(), end.tolist(), why, strict=True)
     return [Mute._make(line) for line in lines]
+
+
+def _refuse_missing(
+    option: str, path: Path, table: pl.DataFrame, names: Iterable[str], needs: str
+) -> None:
+    """Refuse a table without columns that it needs."""
+    for name in names:
+        if name not in table.columns:
+            raise InputError(
+                f"{option} {path}: there is no column {name}. It needs {needs}. The "
+                f"columns are {shortlist(table.columns, 8)}."
+            )
 
 
 def _limits(table: pl.DataFrame, name: str, unlimited: float, path: Path) -> Array:

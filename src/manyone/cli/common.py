@@ -127,12 +127,10 @@ def _say(text: str) -> None:
 
 def _what_to_mend(error: Exception) -> str:
     """What the user is told of an error that is not ours; empty if it is."""
-    if hasattr(
-        error, "format_message"
-    ):  # of the option parser, which has its own words
+    if hasattr(error, "format_message"):  # of the option parser
         context = getattr(error, "ctx", None)
         more = f" See {context.command_path} --help." if context is not None else ""
-        return f"{error.format_message().rstrip('.')}.{more}"
+        return f"{refused_option(error)}{more}"
     # Of Python and of polars, which has errors of its own.
     if re.search(rf"\[Errno {errno.ENOSPC}\]|\(os error {errno.ENOSPC}\)", str(error)):
         return "the disk is full. Make room, and give the command again."
@@ -146,6 +144,18 @@ def _what_to_mend(error: Exception) -> str:
     ):
         return str(error) or "not enough memory. Give fewer rows."
     return ""
+
+
+def refused_option(error: Any) -> str:
+    """What the option parser refuses: an option and its value, where it names one."""
+    problems = getattr(error.__cause__, "errors", None)  # of pydantic
+    if problems is None:
+        text = error.format_message().rstrip(".")
+        return text if text.endswith("?") else f"{text}."
+    problem = problems()[0]
+    expected = problem["msg"].removeprefix("Value error, ").removeprefix("Input ")
+    expected = expected.partition(", unable")[0].rstrip(".")
+    return f"{error.param.opts[0]} {problem['input']}: {expected}."
 
 
 @contextmanager

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable
-from inspect import signature
 from pathlib import Path
 from typing import Any
 
 import typer
 
-from manyone.cli.common import InputError, command_of
+from manyone.cli.common import InputError, command_of, refused_option
 from manyone.cli.watch import watch
 
 #: ``manyone watch`` as the command line has it, which reads the options of [watch].
@@ -20,12 +19,15 @@ _ELSEWHERE = {
     *("model", "table", "state", "sql", "db"),
     *("notify", "notify_test", "notify_later", "cool_down", "as_json", "exit_code"),
 }
-_OPTIONS = [name for name in signature(watch).parameters if name not in _ELSEWHERE]
 _PATHS = ("out", "feedback", "mute", "metrics")
-# Texts, and numbers from 0 on.
+# Texts, numbers from 0 on, and of watch one value of an option, or a list of values.
 _KEYS: dict[str, dict[str, type]] = {
     "data": {"model": str, "state": str, "table": str},
-    "watch": dict.fromkeys(_OPTIONS, object),
+    "watch": {
+        option.name: list if option.multiple else object
+        for option in WATCH.params
+        if option.name not in _ELSEWHERE
+    },
     "notify": {"url": str, "cool_down": float},
     "report": {"out": str, "every_days": float},
     "refit": {"every_days": float, "train_days": float},
@@ -45,7 +47,10 @@ def read_config(path: Path) -> Settings:
     try:
         settings = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is not TOML: {error}.") from error
+        raise InputError(
+            f"{path} is not TOML: {error}. Put texts in quotes, as "
+            'model = "fleet.manyone".'
+        ) from error
     _refuse_unknown(path, "section", settings, _KEYS)
     if "data" not in settings:
         raise InputError(f"{path} has no section [data]. Add model, state and table.")
@@ -72,14 +77,18 @@ def _refuse_unknown(
 
 
 def _check(place: str, value: Any, kind: type) -> None:
-    """Refuse what is no text, or no number from 0 on."""
+    """Refuse a value that is not of the kind of its key."""
     if kind is str and not isinstance(value, str):
         raise InputError(f"{place}: give a text.")
     if kind is float and not (type(value) in (int, float) and value >= 0):
         raise InputError(f"{place}: give a number from 0 on.")
+    values = value if kind is list and isinstance(value, list) else [value]
+    if any(type(each) not in (str, int, float) for each in values):
+        several = ", or a list of them" if kind is list else ""
+        raise InputError(f"{place}: give a text or a number{several}.")
 
 
-def watch_asked_for(path: Path, settings: Settings, table: Path) -> Any:
+def watch_context(path: Path, settings: Settings, table: Path) -> Any:
     """The options of ``manyone watch`` that a file stands for, as `WATCH` takes them.
 
     Raises
@@ -102,4 +111,4 @@ def watch_asked_for(path: Path, settings: Settings, table: Path) -> Any:
     try:
         return WATCH.make_context("watch", words)
     except typer.BadParameter as error:
-        raise InputError(f"{path}, [watch]: {error.format_message()}") from error
+        raise InputError(f"{path}, [watch]: {refused_option(error)}") from error

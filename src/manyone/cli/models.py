@@ -126,8 +126,9 @@ def _remedy(error: TableError) -> str:
     options: dict[type[TableError], str] = {
         errors.UnknownTaskError: "Enrol it, or give --unknown pooled to compare it "
         "with all tasks.",
-        errors.TimeError: "Write times as 2026-01-31 12:00, or say how they are "
-        'written when fitting: --time-format "%m/%d/%Y %H:%M".',
+        errors.TimeError: "Remove rows without a time, and write times as 2026-01-31 "
+        '12:00, or say how they are written when fitting: --time-format "%m/%d/%Y '
+        '%H:%M".',
         errors.MixedColumnError: "Mend it, leave the field empty, or leave the column "
         "out with --ignore.",
     }

@@ -29,7 +29,10 @@ def send_test(send: Send | None, state: Path) -> None:
     try:
         send(content)
     except NotSentError as error:
-        raise InputError(f"--notify: the test was not delivered: {error}.") from None
+        raise InputError(
+            f"--notify: the test was not delivered: {error}. Check the address, and "
+            "whether this machine may reach it."
+        ) from None
     typer.echo("The test message was delivered")
 
 

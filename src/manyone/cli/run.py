@@ -32,13 +32,13 @@ from typing import Annotated
 import typer
 
 from manyone.cli.common import STANDS_OUT, InputError, working
-from manyone.cli.config import WATCH, Settings, read_config, watch_asked_for
-from manyone.cli.models import about, load_model
+from manyone.cli.config import WATCH, Settings, read_config, watch_context
+from manyone.cli.models import about, load_model, refuse_same
 from manyone.cli.notify import channel_of, warn_of_messages
 from manyone.cli.score import report
 from manyone.files import locked
 from manyone.messages import warn_user
-from manyone.tablefiles import stamp_of
+from manyone.tablefiles import check_place, stamp_of
 from manyone.watch.incidents import incidents_of, outstanding
 from manyone.watch.outbox import deliver, unsent_messages
 from manyone.watch.refit import challenge, kept_rows_of, latest_day
@@ -76,9 +76,15 @@ class _Due:
         self._model = config.parent / settings["data"]["model"]
         self._state = config.parent / settings["data"]["state"]
         # Refused before anything is read.
-        watch_asked_for(config, settings, self._model)
+        watch_context(config, settings, self._model)
         if "notify" in settings:
             channel_of(settings["notify"]["url"], f"{config}, [notify] url")
+        if "report" in settings:
+            out = config.parent / settings["report"]["out"]
+            check_place(f"{config}, [report] out:", out)
+            refuse_same(
+                f"{config}, [report] out:", out, config, self._model, self._state
+            )
 
     def do(self) -> bool:
         """Do what is due; whether something stands out."""
@@ -148,7 +154,7 @@ class _Due:
             typer.echo(f"No answers yet: there is no {options.pop('feedback')}")
         settings["watch"] = options
         try:
-            with watch_asked_for(self._config, settings, table) as context:
+            with watch_context(self._config, settings, table) as context:
                 WATCH.invoke(context)
         except typer.Exit as end:
             return end.exit_code == STANDS_OUT

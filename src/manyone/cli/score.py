@@ -79,6 +79,7 @@ from manyone.tables.inputs import file_columns
 from manyone.tables.page import report_of, write_page
 from manyone.tables.past import TablePast
 from manyone.watch.record import report_of_store
+from manyone.watch.store import read_store
 
 Unknown = Literal["pooled", "error", "skip"]
 #: What was scored, as JSON has it.
@@ -320,6 +321,13 @@ def evaluate(
         rows = rows_for(table_model, source, find=[outlier])
         chosen_columns("--outlier", [outlier], rows.columns, source)
         results: pl.DataFrame = table_model.evaluate(rows, outlier=outlier)
+    anomalies = results["anomalies"][0]
+    if anomalies in (0, results["rows"][0]):
+        warn_user(
+            f"{source}: the column {outlier} calls {'every' if anomalies else 'no'} row "
+            "abnormal. AUC needs normal and abnormal rows.",
+            UserWarning,
+        )
     if as_json:
         typer.echo(json.dumps(results.fill_nan(None).to_dicts()))
     else:
@@ -382,6 +390,7 @@ def report(
     table_model = load_model(model)
     with about(source or model), working("reporting"):
         if state is not None:
+            _refuse_to_replace_table(out, state)
             with about(state):
                 values = report_of_store(state, table_model, model.name, table)
         else:
@@ -392,3 +401,13 @@ def report(
             values = report_of(table_model, rows, model.name, table_name)
         write_page(out, values)
     typer.echo(f"Page: {out}")
+
+
+def _refuse_to_replace_table(out: Path, state: Path) -> None:
+    """Refuse to write a page over a table that a store has read."""
+    with read_store(state) as store:
+        if store.last_file(str(out.resolve())) is not None:
+            raise InputError(
+                f"--out {out} would be written over a table that {state} has read. "
+                "Name another file."
+            )

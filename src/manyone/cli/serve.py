@@ -15,6 +15,7 @@ machine only, unless --host says otherwise.
 
 from __future__ import annotations
 
+import errno
 import socket
 from pathlib import Path
 from typing import Annotated
@@ -65,8 +66,10 @@ def _listening(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=family)
     except OSError as error:
-        why = (error.strerror or str(error)).lower()
+        why = str(error.strerror or error).partition(" (")[0].lower()
+        other = "another port, as --port 0"
+        if error.errno not in (errno.EADDRINUSE, errno.EACCES):
+            other = "an address of this machine, as --host 127.0.0.1"
         raise InputError(
-            f"--host {host} --port {port}: cannot listen there ({why}). Name another "
-            "port, as --port 0."
+            f"--host {host} --port {port}: cannot listen there ({why}). Name {other}."
         ) from None

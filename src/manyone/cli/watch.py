@@ -147,6 +147,8 @@ def watch(
     _check_places(model, source, state, out, feedback, metrics)
     _check_level("--drift-level", drift_level)
     _check_level("--silence-level", silence_level)
+    if notify_later and notify is None:
+        raise InputError("--notify-later needs --notify URL.")
     channel = None if notify is None else channel_of(notify)
     if notify_test:
         send_test(channel, state)
@@ -247,9 +249,9 @@ def _check_level(option: str, level: float | None) -> None:
 
 def _refuse_other_ids(store: Store, state: Path, id: str | None) -> None:
     """Numbers of rows and ids of their own would be taken for one another."""
-    before = store.note("id_column")
+    before = store.note("id_column") or ""
     now = "" if id is None else id
-    if before is not None and before != now:
+    if store.last_row > 0 and before != now:
         remedy = f"Give --id {before}" if before else "Leave --id out"
         raise InputError(
             f"{state}: its rows have {f'ids by {before}' if before else 'no ids'}. "

@@ -215,7 +215,7 @@ def _answer_errors(app: FastAPI) -> None:
     def bad_query(request: Request, error: RequestValidationError) -> JSONResponse:
         first = error.errors()[0]
         name = first["loc"][-1]
-        return sentence(422, f"{name}: {first['msg']}.")
+        return sentence(422, f"{name}={first['input']}: {first['msg']}.")
 
     @app.exception_handler(StoreError)
     def no_store(request: Request, error: StoreError) -> JSONResponse:
