@@ -39,14 +39,14 @@ class Answers:
         Numbers of their tasks; -1 where a task is unknown.
     score, p_value : ndarray of shape (m,)
     rank_p : ndarray of shape (m,)
-        P-value by the model, which knows nothing of a drift since; 1 where a task is
-        unknown.
+        P-value by the model alone, whatever a monitor has learned since; 1 where a task
+        is unknown.
     alarm : ndarray of bool of shape (m,)
     basis : ndarray of shape (m,)
         Numbers among ``BASES``.
     counts : ndarray of bool of shape (m,)
-        False for rows that are evidence of nothing: their alarms were taken away, or
-        they are muted.
+        Whether a row is evidence: not where its alarm was taken away, nor where it is
+        muted.
     """
 
     rows: Codes
@@ -126,8 +126,8 @@ def _judged(
         p_value[~is_known], alarm[~is_known] = judged
     if fdr is not None:
         # Rows of unknown tasks are one more task, compared with tasks left out.
-        parts = (estimator.calibration_, model.unknown_.calibration)
-        tasks, unknown = (Known.of(part) for part in parts)
+        tasks = Known.of(estimator.calibration_)
+        unknown = Known.of(model.unknown_.calibration)
         claimed = np.where(is_known, codes, tasks.n_tasks)
         alarm = select_rows(tasks.joined(unknown), score, claimed, fdr)
     pooled = np.append(estimator.calibration_.borrows(rate), False)
@@ -138,7 +138,7 @@ def _judged(
 
 
 def _warn_of_few_tasks(model: TableModel, rate: float) -> None:
-    """Say what is promised of tasks never seen, where it is more than was asked."""
+    """Warn where rows of unknown tasks raise more alarms than were asked for."""
     unknown_rate = model.unknown_.rate(rate)
     if unknown_rate == 0.0:
         warn_user(
@@ -168,7 +168,7 @@ def as_output(
     reasons: Sequence[Labels],
     task: Sequence[str],
 ) -> Table:
-    """The answers as a table of the rows' own library, with columns to keep."""
+    """The answers as a table in the library of a frame, with the columns to keep."""
     rows = answers.rows
     columns: dict[str, Values] = {
         "row": rows,

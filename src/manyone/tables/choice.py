@@ -55,16 +55,16 @@ def with_lines(lines: Sequence[ChoiceLine], choice: Choice) -> Choice:
 
 
 def choose_model(
-    asked: TableModel, Z: Array, given: dict[str, Any]
+    settings: TableModel, Z: Array, fit_arguments: dict[str, Any]
 ) -> tuple[OneClassEstimator, Choice]:
     """The fitted model of encoded rows (n, D), and what was tried.
 
     Parameters
     ----------
-    asked : TableModel
-        Says which anomalies, method, alarm rate and random state.
+    settings : TableModel
+        Not fitted: its anomalies, method, alarm rate and random state count.
     Z : ndarray of shape (n, D)
-    given : dict
+    fit_arguments : dict
         What `fit` is told about the rows: ``task``, ``outlier``, ``groups``.
 
     Returns
@@ -73,27 +73,29 @@ def choose_model(
     choice : dict of arrays
         See :func:`manyone.auto`.
     """
-    method = asked.method
+    method = settings.method
     rates: dict[str, Any] = {
-        "alarm_rate": asked.alarm_rate,
-        "task_rate_limit": asked.task_rate_limit,
+        "alarm_rate": settings.alarm_rate,
+        "task_rate_limit": settings.task_rate_limit,
     }
-    seed = asked.random_state
+    seed = settings.random_state
     if isinstance(method, OneClassEstimator):
         model = clone(method).set_params(**rates)
-        return model.fit(Z, **given), _only(model, "as given")
+        return model.fit(Z, **fit_arguments), _only(model, "as given")
     if method == "auto":
-        model = auto(Z, **given, **rates, anomalies=asked.anomalies, random_state=seed)
+        model = auto(
+            Z, **fit_arguments, **rates, anomalies=settings.anomalies, random_state=seed
+        )
         return model, model.choice_
     if method == "default":
-        model, remarks = _untuned(Z, given, asked.anomalies, seed)
-        model.set_params(**rates).fit(Z, **given)
+        model, remarks = _untuned(Z, fit_arguments, settings.anomalies, seed)
+        model.set_params(**rates).fit(Z, **fit_arguments)
         return model, _only(model, "; ".join(["not tuned", *remarks]))
-    one_task = len(encode(given["task"])[0]) == 1
-    for_faults = asked.anomalies == "faults" or one_task
+    one_task = len(encode(fit_arguments["task"])[0]) == 1
+    for_faults = settings.anomalies == "faults" or one_task
     criterion: Criterion = "faults" if for_faults else "unseen"
     estimator = BY_NAME[method](**rates)
-    model = tune(estimator, Z, **given, criterion=criterion, random_state=seed)
+    model = tune(estimator, Z, **fit_arguments, criterion=criterion, random_state=seed)
     return model, _only(model, f'tuned for "{criterion}"')
 
 
@@ -112,10 +114,12 @@ def refuse_unknown(anomalies: object, method: object) -> None:
 
 
 def _untuned(
-    Z: Array, given: dict[str, Any], anomalies: str, random_state: Seed
+    Z: Array, fit_arguments: dict[str, Any], anomalies: str, random_state: Seed
 ) -> tuple[OneClassEstimator, list[str]]:
     """The views that `auto` would tune, with settings that often do well."""
-    rows, _, _ = training_rows(IndependentOCKSR(), Z, given["task"], given["outlier"])
+    rows, _, _ = training_rows(
+        IndependentOCKSR(), Z, fit_arguments["task"], fit_arguments["outlier"]
+    )
     plan, remarks = plan_views(rows, anomalies, None, random_state)
     views = [
         (view.name, view.model.set_params(**_OFTEN_GOOD[view.name])) for view in plan
@@ -125,7 +129,7 @@ def _untuned(
 
 
 def _only(model: OneClassEstimator, reason: str) -> Choice:
-    """A choice between one."""
+    """The choice of a model that had no rival."""
     shown = {"alpha", "kernel", "metric", "width"} & model.get_params(deep=False).keys()
     setting = ", ".join(f"{key}={getattr(model, key)}" for key in sorted(shown))
     method = type(model).__name__

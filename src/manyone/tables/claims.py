@@ -33,10 +33,10 @@ def claimed_tasks(
 
 
 def labels_like(labels: Labels, tasks: Labels, names: Sequence[str]) -> Labels:
-    """Labels in the type of the tasks of a model: 7 is "7", and "7" is 7.
+    """Labels in the type of the tasks of a model: 7 as "7", or "7" as 7.
 
-    Labels that cannot be of that type stay, and are unknown. Where none can, they are
-    refused: all would be unknown without a word.
+    Labels that cannot be converted stay as they are, and their tasks are unknown. If
+    none can be converted the table is refused: otherwise all its rows would be unknown.
     """
     if labels.dtype.kind == tasks.dtype.kind != "O":
         return labels

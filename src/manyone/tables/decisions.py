@@ -25,16 +25,13 @@ from manyone.tables.maps import (
 
 # A text column with more than this share of different values is an identifier.
 _IDENTIFIER = 0.5
-# Whole numbers are measurements if one occurs twice, or if no more pairs should have
-# been equal, by how close so many of them lie.
+# Whole numbers that are all different are identifiers if, as measurements, more pairs
+# than this should have been equal.
 _EXPECTED_TWICE = 10.0
-_CLOSE = 10
-# A column is taken for a counter if so many rows grow one after the other, or so many
-# texts follow each other, or so many rows of one task where it grows from row to row of
-# each. Of columns without an order one in 8! = 40,320 grows so by chance.
+# A column that grows over so many rows is a counter: one of 8! = 40,320 columns without
+# an order does so by chance. So many different texts may be names of batches.
 _COUNTER_ROWS = 8
-_TASK_ROWS = 3
-# A text column with at most so many different values may have any of them often.
+# Texts with at most so many different values name kinds of rows, not rows.
 _FEW_LEVELS = 20
 # Digits with signs and units around them, as "$ 1,200.50" or "-3.5 °C".
 _NUMBER_IN_TEXT = r"[^\w]{0,3}[\d.,' ]*\d[^\w]{0,3}[^\W\d]{0,4}"
@@ -236,24 +233,24 @@ def _decide_text(
 
 @np.errstate(over="ignore")  # numbers may be infinitely far apart
 def grows(values: Array, codes: Codes) -> bool:
-    """Whether further rows will have numbers beyond all seen ones, as of a counter.
+    """Whether values (n,) grow like a counter: from row to row, or within each task.
 
-    Values (n,) grow from row to row, or from row to row of each task (n,).
+    Further rows would have numbers beyond all that were seen.
     """
     if len(values) >= _COUNTER_ROWS and np.all(np.diff(values) > 0):
         return True
     order = np.argsort(codes, kind="stable")
     is_same_task = np.diff(codes[order]) == 0
     steps = np.diff(values[order])[is_same_task]
-    longest = int(np.bincount(codes).max())
-    is_long = longest >= _TASK_ROWS and len(steps) >= _COUNTER_ROWS
+    # Growing pairs of rows are no counter yet.
+    is_long = np.bincount(codes).max() >= 3 and len(steps) >= _COUNTER_ROWS
     return bool(is_long and np.all(steps > 0))
 
 
 def never_return(levels: Codes, codes: Codes) -> bool:
-    """Whether further rows will have other texts than were seen, as names of batches.
+    """Whether texts are like names of batches: each stands in one run of rows.
 
-    Each text (n,) stands in one run of rows, or in one run of rows of a task (n,).
+    The run is one of the table or of a task. Further rows would have new texts.
     """
     order = np.argsort(codes, kind="stable")
     is_new_task = np.diff(codes[order]) != 0
@@ -279,6 +276,7 @@ def holds_dates(column: Column) -> bool:
 
 
 def _most_match(pattern: str, levels: Collection[str]) -> bool:
+    """Whether more than half of different texts match a pattern."""
     return (
         sum(re.fullmatch(pattern, level) is not None for level in levels)
         > len(levels) / 2
@@ -295,6 +293,7 @@ def _names_rows(name: str, finite: Array) -> bool:
     called = word in ("id", "uuid", "guid", "index", "key", "rowid") or name.endswith(
         "Id"
     )
-    # Of m measurements within w values about m^2 / 2 w pairs are equal.
-    equal = np.sum(_CLOSE**2 / 2 / np.diff(values[::_CLOSE]))
+    # Of m measurements within w values about m^2 / 2 w pairs are equal: here of each
+    # ten that follow each other.
+    equal = np.sum(10**2 / 2 / np.diff(values[::10]))
     return bool(called or equal > _EXPECTED_TWICE)

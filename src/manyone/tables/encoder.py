@@ -35,17 +35,17 @@ from manyone.tables.maps import (
     apply_curves,
 )
 
-# What was never seen (a level, a gap) is guarded while at most this share of the rows,
-# over the columns guarded, has such of its own: so many normal rows will bring more.
+# Levels and gaps that were never seen are guarded as long as at most this share of
+# normal rows brings one. As many rows do as have one that no other training row has.
 _NEWS = 0.01
-# A value that stays beyond those of its task counts as so many of their standard
-# deviations beyond, if other tasks have had such values. When it comes, its difference
-# tells it.
+# The level of a column with a past counts as at most so many standard deviations beyond
+# those of its task, if other tasks have had such levels. How it got there is told by
+# its difference.
 _FARTHEST_LEVEL = 3.0
-# Rows of a task from which on it is known where its values lie.
+# Rows from which on a task shows where its levels lie.
 _KNOWN_ROWS = 50
-# Beyond so many measurements, what is missing is not expected from the others: means
-# stand for it.
+# Of more measurements a missing one is not expected from the others: the mean stands
+# for it.
 _MOST_RELATED = 1000
 
 
@@ -66,7 +66,7 @@ class Layout(NamedTuple):
         Training rows without a value of each of them.
     indicators : ndarray of int
         Which of them have a coordinate for being missing. A gap that only one row has
-        is news to all others: left out, the row looks as new ones do.
+        is news to the others: left out, the row looks like a new one with a gap.
     source : ndarray of shape (D,)
         Number of the used column that each coordinate comes from. It is -1 for the last
         one, which is set where a column is missing that never was, or in one row only.
@@ -140,7 +140,7 @@ class Layout(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Encoder:
-    """What was decided about every column of a table, and how to encode further rows.
+    """Turns rows of a table into numbers, as was decided about every column.
 
     Parameters
     ----------
@@ -157,8 +157,8 @@ class Encoder:
         others of its row. None where no value was missing, or of more than a thousand
         measurements.
     reach : ndarray of shape (2, T + 1, L)
-        Between what the levels of columns with a past stay in each task, and, last, in
-        tasks that are not known.
+        Lowest and highest levels that columns with a past are allowed in each task,
+        and, last, in unknown tasks.
     """
 
     decisions: tuple[Decision, ...]
@@ -177,9 +177,9 @@ class Encoder:
         parts: Sequence[str] = PARTS,
         drifting: Sequence[str] = (),
     ) -> Encoder:
-        """Decide about columns of normal rows of tasks given by number (n,).
+        """Decide about the columns of normal rows of tasks (n,), and learn to impute.
 
-        Of columns with a past, `parts` are used, of those that drift their past alone.
+        Of columns with a past, `parts` are used; of those that drift, their past alone.
         """
         decisions = tuple(
             decide(
@@ -194,7 +194,7 @@ class Encoder:
         decisions = []
         for before in self.decisions:
             if before.map is None:
-                # No value of it is left, so none of rows that are gone either.
+                # The range would be one of rows that are gone.
                 decisions.append(replace(before, low=np.nan, high=np.nan))
                 continue
             parts = before.map.parts if isinstance(before.map, NumberMap) else VALUES
@@ -281,7 +281,7 @@ class Encoder:
         """The guard of encoded rows that follows from ranges of the columns of numbers.
 
         A level never seen, or a value missing where none ever was, is out of range at
-        once; where such news are an everyday matter, they are not guarded.
+        once, unless many normal rows bring such news.
         """
         layout = self.layout
         lower, upper = np.zeros((2, len(layout.source)))
@@ -332,9 +332,9 @@ class Encoder:
         return Z
 
     def _keep_levels(self, Z: Array, missing: Mask, codes: Codes) -> None:
-        """Keep levels within their reach, where there is a difference beside them.
+        """Keep levels within the reach of their task, where their difference is known.
 
-        What no task has had stays where it is.
+        Levels that no task has had stay as they are.
         """
         for number, place in enumerate(self.layout.levels.tolist()):
             level = Z[:, place]
@@ -344,9 +344,9 @@ class Encoder:
             Z[:, place] = np.where(was_had, np.clip(level, low, high), level)
 
     def _expect(self, Z: Array, missing: Mask, codes: Codes, precision: Array) -> None:
-        """Fill missing measurements of known tasks with what the others let expect.
+        """Fill missing measurements of known tasks by the others of their rows.
 
-        It stays within what the column has had: a wild value makes no other one wild.
+        They stay within the range of their column, however wild the others are.
         """
         places = self.layout.measurements
         low, high = self.layout.ranges

@@ -47,11 +47,9 @@ from manyone.tables.unknown import UnknownTasks
 if TYPE_CHECKING:
     from manyone.tables.model import TableModel
 
-# How numbers are scaled. People differ in the order of their values; faults show in how
-# far values go, and need distances that mean something.
+# How numbers are scaled: 0 is by their ranks, 1 linearly. People differ in the order of
+# their values. Faults show in how far values go.
 _LINEAR = {"strangers": 0.0, "any": 0.0, "faults": 0.9}
-# Rows of an ignored column that are looked at for dates.
-_LOOKED_AT = 100
 
 
 class Fitted(NamedTuple):
@@ -65,70 +63,79 @@ class Fitted(NamedTuple):
     tasks: Labels
 
 
-def fit_table(asked: TableModel, table: Table) -> Fitted:
-    """What a table model asks for, of a table wherever it is."""
-    refuse_unknown(asked.anomalies, asked.method)
-    roles = asked._roles()
-    span = asked._span()
-    ignored = names_of(asked.ignore)
+def fit_table(settings: TableModel, table: Table) -> Fitted:
+    """Fit to a table, wherever it is, with the settings of a table model."""
+    refuse_unknown(settings.anomalies, settings.method)
+    roles = settings._roles()
+    span = settings._span()
+    ignored = names_of(settings.ignore)
     compared = None if span is None else Compared(span)
     training = kept_rows(table, roles, ignored, compared)
     _refuse_lone_rows(training)
-    if asked.time is None:
-        _note_dates(training.columns | _ignored(asked, table))
+    if settings.time is None:
+        _note_dates(training.columns | _ignored(settings, table))
     used = PartsChoice(PARTS)
     lines: list[ChoiceLine] = []
-    if asked.history == "auto" and span is not None:
+    if settings.history == "auto" and span is not None:
         by_season = choose_season(training)
         if by_season.season:
             compared = Compared(span, by_season.season, by_season.columns)
             training = kept_rows(table, roles, ignored, compared)
         used = choose_parts(training)
         lines = [*used.lines, *by_season.lines]
-    linear = _LINEAR[asked.anomalies]
+    linear = _LINEAR[settings.anomalies]
     learned = training
     if training.past is not None and "difference" in used.parts:
         linear = 1.0  # values and their differences are related linearly
         learned = training.settled()
     encoder = Encoder.learn(*learned.normal(), linear, used.parts, used.drifting)
     Z = encoder.encode(learned.columns, learned.codes())
-    fit_arguments = learned.given()
     announce_fit(
-        *(len(Z), training.n_rows, len(encode(training.labels)[0]), Z.shape[1]),
-        is_tuned=isinstance(asked.method, str) and asked.method != "default",
+        len(Z),
+        training.n_rows,
+        len(encode(training.labels)[0]),
+        Z.shape[1],
+        is_tuned=isinstance(settings.method, str) and settings.method != "default",
         in_time=training.times is not None,
     )
     with quietly():
-        model, choice = choose_model(asked, Z, fit_arguments)
+        model, choice = choose_model(settings, Z, learned.fit_arguments())
     choice = with_lines(lines, choice)
     return guarded(training, learned, encoder, model, choice, Z)
 
 
-def fit_again(known: TableModel, training: TrainingTable, part: float = 1.0) -> Fitted:
+def fit_again(
+    fitted: TableModel, training: TrainingTable, share: float = 1.0
+) -> Fitted:
     """Encoder, model and thresholds of other rows, with the settings that were chosen.
 
-    Where the rows are a part of all rows, thresholds are set as those of all rows would
-    be.
+    Parameters
+    ----------
+    fitted : TableModel
+        Its settings, and the columns that it uses.
+    training : TrainingTable
+    share : float
+        Of all rows that these are: thresholds are set as those of all rows would be.
     """
     learned = training.settled()
     _refuse_lone_rows(learned)
-    encoder = known.encoder_.learned_again(*learned.normal())
+    encoder = fitted.encoder_.learned_again(*learned.normal())
     Z = encoder.encode(learned.columns, learned.codes())
     with quietly():
-        model = clone(known.model_).fit(Z, **learned.given(part))
-    return guarded(training, learned, encoder, model, known.choice_, Z)
+        model = clone(fitted.model_).fit(Z, **learned.fit_arguments(share))
+    return guarded(training, learned, encoder, model, fitted.choice_, Z)
 
 
-def _ignored(asked: TableModel, table: Table) -> Columns:
-    """The first rows of columns that are not read, of a table in memory."""
-    names = names_of(asked.ignore)
+def _ignored(settings: TableModel, table: Table) -> Columns:
+    """The first rows of columns that are ignored, of a table in memory."""
+    names = names_of(settings.ignore)
     if not names or not in_memory(table):
         return {}
-    return read_columns(as_table(table)[:_LOOKED_AT], names)
+    return read_columns(as_table(table)[:100], names)
 
 
 def _note_dates(columns: Columns) -> None:
-    """Say where there is a date that could be the time column."""
+    """Warn of a column of dates, which could be the time column."""
     for name, column in columns.items():
         if holds_dates(column):
             warn_user(
@@ -156,7 +163,7 @@ def _refuse_lone_rows(training: TrainingTable) -> None:
 
 
 def quietly() -> warnings.catch_warnings[None]:
-    """Without warnings about thresholds: `basis` says it row by row."""
+    """Silence warnings about thresholds: `basis` says the same of every row."""
     return warnings.catch_warnings(action="ignore", category=CalibrationWarning)
 
 
@@ -168,13 +175,12 @@ def guarded(
     choice: Choice,
     Z: Array,
 ) -> Fitted:
-    """The model with ranges guarded and unknown tasks met.
+    """The model in a guard of its columns' ranges, and a judge of unknown tasks.
 
-    `learned` are those of the training rows that it was fitted to, and `Z` their
-    numbers.
+    It was fitted to `learned`, which are some of the training rows, encoded as `Z`.
     """
     rows, tasks, source = training_rows(
-        model, Z, learned.labels, learned.given()["outlier"], reset=False
+        model, Z, learned.labels, learned.fit_arguments()["outlier"], reset=False
     )
     normal = ~rows.outlier
     X = rows.X[normal]
@@ -185,7 +191,7 @@ def guarded(
     lost = np.zeros(len(rows.codes))
     lost[normal] = excess_of_margins(margins)
     _guard_ranges(model, encoder.guard(ranges), rows, lost)
-    # Whole tasks are left out together; of a single one every row alone.
+    # The rows of a task are left out together; those of an only task one by one.
     together = codes if np.ptp(codes) > 0 else np.arange(len(codes))
     ranges, margins = learn_ranges(values, together)
     unknown = UnknownTasks.learn(
@@ -198,10 +204,10 @@ def guarded(
 def _guard_ranges(
     model: OneClassEstimator, guard: ColumnRange, rows: TrainingRows, lost: Array
 ) -> None:
-    """Give a fitted model a range guard, which its thresholds know of.
+    """Put a range guard around a fitted model, and set its thresholds again.
 
-    `lost` is what the guard says of each training row, in their order, when it is left
-    out.
+    `lost` is what the guard takes from the score of each training row (n,) when the
+    row is left out.
     """
     solution = model.solution_
     unit = score_range(model.calibration_.scores)
@@ -215,14 +221,14 @@ def _guard_ranges(
         model.solution_ = replace(solution, scorer=scorer)
         return
     if len(left_out) < len(lost):
-        # Copies were merged: the farthest of a column is none.
+        # Copies were merged. A row out of the range of all others has no copy.
         merged, place = rows.merged()
         lost_once = np.zeros(len(merged.codes))
         np.maximum.at(lost_once, place, lost)
         lost = lost_once
     lowered = replace(solution, scorer=scorer, left_out=left_out - unit * lost)
     model.solution_ = lowered
-    if solution.left_out is None:  # a combination keeps those of its views
+    if solution.left_out is None:  # a combination has those of its views instead
         model.solution_ = replace(lowered, left_out=None)
     with quietly(), np.errstate(under="ignore"):
         model.calibration_ = Calibration.from_left_out(lowered, training)

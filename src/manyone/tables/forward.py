@@ -5,11 +5,11 @@ and the table itself says by how much: a model of the first three quarters of ev
 task, with thresholds set as those of the model are, scores the last quarter. The share
 that raises an alarm is a forecast for tomorrow. It changes nothing in the model.
 
-Thresholds look ahead: rows in time are expected to be farther away than left-out ones,
-by what blocks of time show (:mod:`manyone.calibration.equal_terms`). Estimates of that
-from three quarters of the rows and from all of them differ by chance, and by more than
-all else in the check (``python benchmarks/bench_forward.py ceiling``). So the check
-looks ahead by as much as the model does.
+Thresholds look ahead: later rows are expected to be farther away than left-out ones, by
+as much as blocks of time show (:mod:`manyone.calibration.equal_terms`). This amount is
+an estimate. From three quarters of the rows it differs by chance from that of all rows,
+and this would be the largest error of the check (``python benchmarks/bench_forward.py
+ceiling``). So the check takes the amount of the model.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from manyone.tables.in_time import LATER, earlier_and_later
 if TYPE_CHECKING:
     from manyone.tables.model import TableModel
 
-# How often forecast and promise may seem to differ where rows do not change.
+# Share of tables that do not drift in which forecast and promise may seem to differ.
 _LEVEL = 0.01
 
 

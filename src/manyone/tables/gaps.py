@@ -10,16 +10,12 @@ from scipy.linalg import cho_factor, cho_solve
 from manyone._types import Array, Codes, Mask
 from manyone.data.rows import row_blocks
 
-# How often gaps are filled by relations, and these learned again: more rounds change
-# next to nothing, unless most values are missing.
-_ROUNDS = 5
 
-
-def relations(about: Array, freedom: int) -> Array:
+def relations(about: Array, freedom: int, rounds: int = 5) -> Array:
     """Inverse covariance from rows with gaps, by expectation and maximisation.
 
-    So that few rows say little, it is as if as many further rows as there are
-    measurements had been seen, with unrelated values.
+    It is shrunk as if as many further rows had been seen as there are measurements,
+    with unrelated values.
 
     Parameters
     ----------
@@ -27,6 +23,9 @@ def relations(about: Array, freedom: int) -> Array:
         Deviations from the means of tasks, NaN where missing.
     freedom : int
         How many more rows than tasks there are.
+    rounds : int
+        How often gaps are filled and the covariance is learned again. More rounds
+        change next to nothing, unless most values are missing.
 
     Returns
     -------
@@ -41,7 +40,7 @@ def relations(about: Array, freedom: int) -> Array:
     share = freedom / len(rows)
     prior = len(unrelated)
     precision = unrelated
-    for _ in range(_ROUNDS):
+    for _ in range(rounds):
         rows = completed(rows, lost, precision)
         scatter = rows.T @ rows
         for _, gaps, among in _lost_together(lost, precision):
@@ -73,6 +72,6 @@ def _lost_together(
     number = lost.sum(axis=1)
     for g in np.unique(number[number > 0]).tolist():
         same = np.flatnonzero(number == g)
-        for part in row_blocks(len(same), 3 * g * g):
-            gaps = np.nonzero(lost[same[part]])[1].reshape(-1, g)
-            yield same[part], gaps, precision[gaps[:, :, None], gaps[:, None, :]]
+        for places in row_blocks(len(same), 3 * g * g):
+            gaps = np.nonzero(lost[same[places]])[1].reshape(-1, g)
+            yield same[places], gaps, precision[gaps[:, :, None], gaps[:, None, :]]

@@ -117,7 +117,7 @@ class TableModel(OutlierMixin, BaseEstimator):
     calibrated_ : dict
         When and on what thresholds were set.
     reference_ : Reference or None
-        What rows are explained by; None: nobody has asked yet.
+        Normal rows that reasons compare with; None before the first explanation.
     forward_ : ForwardCheck or None
         What a model of the earlier rows raises on the last quarter of every task:
         ``forward_.raised(alarm_rate)``, a forecast for rows to come, see :doc:`/time`.
@@ -215,15 +215,15 @@ class TableModel(OutlierMixin, BaseEstimator):
             )
         return roles
 
-    def _become(self, found: Fitted) -> Self:
-        encoder = found.encoder
-        used = {name: found.training.columns[name] for name in encoder.layout.used}
-        self.model_ = found.model
+    def _become(self, fitted: Fitted) -> Self:
+        encoder = fitted.encoder
+        used = {name: fitted.training.columns[name] for name in encoder.layout.used}
+        self.model_ = fitted.model
         self.encoder_ = encoder
-        self.tasks_ = found.tasks
-        self.unknown_ = found.unknown
-        self.choice_ = found.choice
-        self.training_ = replace(found.training, columns=used)
+        self.tasks_ = fitted.tasks
+        self.unknown_ = fitted.unknown
+        self.choice_ = fitted.choice
+        self.training_ = replace(fitted.training, columns=used)
         self.reference_: Reference | None = None
         self._set_rate(self.alarm_rate)
         self.forward_: ForwardCheck | None = check_forward(self)
@@ -492,13 +492,13 @@ class TableModel(OutlierMixin, BaseEstimator):
         return explanation_table(self, frame, self.read(frame)[0], top, needed)
 
     def _reference(self) -> Reference:
-        """What rows are explained by; worked out when it is first asked for."""
+        """Normal rows that reasons compare with, worked out at the first explanation."""
         if self.reference_ is None:
             self.reference_ = Reference.of(self)
         return self.reference_
 
     def __getstate__(self) -> dict[str, object]:
-        """Without what can be worked out again."""
+        """State for files, without what can be worked out again."""
         state = dict(super().__getstate__())
         if hasattr(self, "training_") and self.training_.has_values:
             state["reference_"] = None

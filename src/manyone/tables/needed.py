@@ -16,11 +16,10 @@ if TYPE_CHECKING:
     from manyone.tables.explain import Explanation
     from manyone.tables.model import TableModel
 
-# Steps away from a value: the first is this share of the column's range, then it is
-# doubled, up to 2^14 ranges away. The value is then known to 2^-40 of the last step.
+# The first step away from a value is this share of the column's range. It is doubled so
+# often, up to 2^14 ranges away. The last step is then halved twice as often.
 _FIRST = 1.0 / 32.0
 _DOUBLED = 20
-_HALVED = 40
 
 
 def needed_values(
@@ -83,9 +82,10 @@ def _alarms(model: TableModel, columns: Columns, codes: Codes) -> Mask:
 def _closest_change(
     changes: Callable[[Array], Mask], start: Array, expected: Array, unit: float
 ) -> Array:
-    """The value (n,) closest to a start at which something changes, as far as seen.
+    """The closest value (n,) to a start at which something changes; NaN for none.
 
-    It is looked for on the way to what is expected, and in steps up and down.
+    It is looked for between the start and the expected value, and in doubling steps up
+    and down, so a closer one between two steps may be missed.
     """
     best = np.where(changes(start), start, np.nan)
     to_expected = np.nan_to_num(expected - start)[None, :]
@@ -98,7 +98,7 @@ def _closest_change(
             after = np.where(np.isnan(after) & changes(value), value, after)
             before = np.where(np.isnan(after), value, before)
         is_found = ~np.isnan(after)
-        for _ in range(_HALVED if is_found.any() else 0):
+        for _ in range(2 * _DOUBLED if is_found.any() else 0):
             middle = np.where(is_found, before + 0.5 * (after - before), start)
             hit = changes(middle)
             after = np.where(is_found & hit, middle, after)

@@ -31,8 +31,8 @@ from manyone.tables.wording import plain_text
 if TYPE_CHECKING:
     from manyone.tables.model import TableModel
 
-_NEAREST = 5  # relations kept of each task
-_MOST_RELATED = 2000  # tasks whose relations are looked at
+# More tasks are shown without their relations.
+_MOST_RELATED = 2000
 
 
 def write_page(path: str | Path, report: FleetReport) -> None:
@@ -143,12 +143,12 @@ def _relations(model: TableModel) -> Relations | None:
     return Relations(first[is_strong], second[is_strong], weight[is_strong], meaning)
 
 
-def _strongest(structure: Array) -> Codes:
+def _strongest(structure: Array, most: int = 5) -> Codes:
     """Pairs (2, p) of tasks, the strongest relations of each, every pair once."""
     n_tasks = len(structure)
     strength = np.abs(structure)
     np.fill_diagonal(strength, -1.0)
-    number = min(_NEAREST, n_tasks - 1)
+    number = min(most, n_tasks - 1)
     nearest = np.argpartition(-strength, number - 1, axis=1)[:, :number]
     pairs = np.stack([np.repeat(np.arange(n_tasks), number), nearest.ravel()])
     return np.unique(np.sort(pairs, axis=0), axis=1)

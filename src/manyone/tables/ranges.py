@@ -1,10 +1,10 @@
 """Ranges of columns, and how far out of them normal rows are when they are left out.
 
 A value x above the range of a column is ``(x - highest) / (highest - median)`` tails
-outside: the same whatever the units, and fair to heavy tails. The row with the highest
-value, left out, is to the others what a new row is to all. So the margin is the
-farthest that any left-out row is outside. A normal row of n + 1 leaves it with a chance
-of at most 1 / (n + 1).
+outside. This does not depend on units, and is fair to heavy tails. To the other rows
+the row with the highest value is what a new row is to all. So the margin is the
+farthest that any row is outside of the range of the others. The next normal row after n
+is farther outside with a probability of at most 1 / (n + 1).
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from manyone._types import Array, Codes
 from manyone.data.rows import MISSING
 from manyone.models.column_range import ColumnRange
 
-# In tails; one wild training row must not switch the guard off.
+# In tails. With a limit, one wild training row does not switch the guard off.
 _LEAST_MARGIN = 0.25
 _MOST_MARGIN = 2.0
 
 
 def learn_ranges(values: Array, groups: Codes) -> tuple[ColumnRange, Array]:
-    """Ranges of columns, and how far each row is out of those of other groups.
+    """Ranges of columns, and how far each row is out of those without its group.
 
     Parameters
     ----------

@@ -16,9 +16,10 @@ from manyone.metric.shrinkage import TaskWhitenings, task_whitenings
 if TYPE_CHECKING:
     from manyone.tables.model import TableModel
 
-# Rows that the tasks' common scales and covariance count for beside a task's own.
+# So many rows the common scales, and the common covariance, count for beside a task's
+# own rows.
 _PRIORS = (2.0, 20.0)
-# Parts of a task's rows that are held out in turn to see how far rows lie from it.
+# Parts of each task's rows, which are held out one after the other.
 _FOLDS = 5
 
 
@@ -67,7 +68,7 @@ class Reference:
         return cls(X, codes, numbers, metric, X.min(axis=0), X.max(axis=0), counts)
 
     def without_rows(self) -> Reference:
-        """What explains rows as before, and names no closest ones."""
+        """The same for a model without rows: it explains, and names no closest rows."""
         return replace(
             self,
             X=self.X[:0],
@@ -93,10 +94,10 @@ class Reference:
         counts = self.counts
         starts = np.cumsum(counts) - counts
         place = np.arange(len(self.codes)) - starts[self.codes]
-        speaks = self.has_depth[self.codes]
-        fold = np.where(speaks, place * _FOLDS // counts[self.codes], -1)
+        has_depth = self.has_depth[self.codes]
+        fold = np.where(has_depth, place * _FOLDS // counts[self.codes], -1)
         depths = np.empty(len(self.codes))
-        for number in range(_FOLDS if speaks.any() else 0):
+        for number in range(_FOLDS if has_depth.any() else 0):
             held_out = fold == number
             X = self.X[~held_out]
             weight = np.ones(len(X))
@@ -104,12 +105,12 @@ class Reference:
                 X, self.codes[~held_out], weight, n_tasks, *_PRIORS
             )
             depths[held_out] = _depths(metric, self.X[held_out], self.codes[held_out])
-        return depths[speaks]
+        return depths[has_depth]
 
     def depth_pvalues(self, depth: Array, codes: Codes) -> Array:
         """P-values of distances of rows from their tasks, each of shape (n,)."""
-        tells = np.where(self.has_depth, self.counts, 0)
-        tasks = np.repeat(np.arange(len(tells)), tells)
+        counts = np.where(self.has_depth, self.counts, 0)
+        tasks = np.repeat(np.arange(len(counts)), counts)
         return depth_pvalues(depth, codes, self.left_out_depths, tasks)
 
     def depths(self, Z: Array, codes: Codes) -> Array:

@@ -29,22 +29,22 @@ from manyone.tables.past import (
 )
 from manyone.tables.training import TrainingTable, read_training
 
-#: Most rows of a task that a model is fitted to, by `benchmarks/bench_table_sample.py`:
-#: more tell no more. Rows known to be abnormal are as many more. Of many large tasks
+#: Most normal rows of a task that a model is fitted to, and most abnormal ones. More do
+#: not make a better model (`benchmarks/bench_table_sample.py`). Of many large tasks
 #: fewer rows are kept, see :func:`~manyone.selection.costs.rows_of_each_task`.
 MOST_TASK_ROWS = 2_000
-#: Most rows of a task whose rows are compared with earlier ones: neighbours in time
-#: tell much the same, and each row has three times as many numbers
+#: Most rows of a task whose rows are compared with earlier ones: rows that follow each
+#: other are much alike, and each row has three times as many numbers
 #: (`benchmarks/bench_history.py rows`).
 MOST_ROWS_WITH_PAST = 500
 #: Most rows of all tasks together. With many tasks, fewer of each are kept.
 MOST_ROWS = 100_000
-# Share of the rows of a task that may be copies of what is not in the sample, without a
-# warning, and contents that this is judged from: the estimate errs by a tenth with so
-# many.
+# A larger share of a task's rows that are copies of rows outside of the sample is worth
+# a warning. It is estimated from so many contents or more: with these it errs by a
+# tenth.
 _MOST_MISSED = 0.25
 _FEWEST_CONTENTS = 100
-# Rows of a frame that are looked at in one go.
+# Rows of a frame that are read at a time.
 _BLOCK_ROWS = 2**16
 
 
@@ -238,9 +238,9 @@ def drawn_copies(rows: TrainingTable) -> TrainingTable:
 def _warn_of_missed_copies(contents: TrainingTable, is_frequent: Mask) -> None:
     """Warn where a task has many more rows than its contents explain.
 
-    The hashes of m contents of lowest hash, out of N, reach to about m / N of all
-    hashes. So N is known, and with the copies of rare contents how many rows there
-    should be.
+    The largest of the m lowest hashes of N contents is about m / N of the largest
+    possible one. This tells N, and with the copies of rare contents, how many rows the
+    task should have.
 
     Parameters
     ----------

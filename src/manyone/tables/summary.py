@@ -12,9 +12,6 @@ from manyone.messages import plural, shortlist
 if TYPE_CHECKING:
     from manyone.tables.model import TableModel
 
-# Dropped columns that are named.
-_MOST_NAMED = 5
-
 
 def summary_of(model: TableModel) -> list[tuple[str, str]]:
     """What a model was fitted to, how, and what it promises: headings and words."""
@@ -36,9 +33,10 @@ def summary_of(model: TableModel) -> list[tuple[str, str]]:
         for each in decisions
         if not each.used
     ]
-    named = "; ".join(dropped[:_MOST_NAMED])
-    if len(dropped) > _MOST_NAMED:
-        named += f" and {len(dropped) - _MOST_NAMED} more"
+    most = 5
+    named = "; ".join(dropped[:most])
+    if len(dropped) > most:
+        named += f" and {len(dropped) - most} more"
     used = len(decisions) - len(dropped)
     numbers = len(model.encoder_.layout.source)
     for_gaps = numbers - sum(each.features for each in decisions)

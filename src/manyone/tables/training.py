@@ -31,14 +31,14 @@ from manyone.tables.frames import (
 )
 from manyone.tables.past import TablePast
 
-#: Rows from which on a task is judged by earlier blocks of time only: the first two of
-#: five blocks are then a model that later rows can be judged by.
+#: Rows from which on a task is judged by models of its earlier blocks of time alone. The
+#: first two of five blocks are then enough for a model.
 ENOUGH_TO_LOOK_AHEAD = 60
 
 
 @dataclass(frozen=True, eq=False)
 class TrainingTable:
-    """Rows to learn from, in the order of time where that is known.
+    """Rows to learn from: those of a table, or a sample of its large tasks.
 
     Parameters
     ----------
@@ -50,13 +50,14 @@ class TrainingTable:
     groups : ndarray of shape (n,) or None
     times : ndarray of shape (n,) or None
     numbers : ndarray of shape (n,)
-        Where each row stood in the table.
+        Positions of the rows in the table.
     hashes : ndarray of uint64 of shape (n,)
         Of the content of each row.
     copies : ndarray of shape (n,)
         Rows of the table with this content that the row stands for.
     totals : ndarray of shape (n,)
-        How many normal rows, or rows known to be abnormal, the table has of its task.
+        Rows of the table in the stratum of each row: the normal rows of its task, or
+        those known to be abnormal.
     past : TablePast or None
         What the tasks ended with, where rows are compared with earlier ones.
     """
@@ -80,7 +81,7 @@ class TrainingTable:
         return replace(self, columns=taken(self.columns, rows), **arrays)
 
     def joined(self, more: TrainingTable) -> TrainingTable:
-        """These rows, and more, which count on.
+        """These rows followed by more rows, whose numbers go on from here.
 
         Raises
         ------
@@ -110,14 +111,14 @@ class TrainingTable:
         return replace(both, totals=sizes[strata])
 
     def settled(self) -> TrainingTable:
-        """The rows that have a past, and a known usual value at their time.
+        """The rows of which it is known what came before, and what is usual then.
 
-        Rows before that say nothing about how far values are from it. Tasks that would
-        lose most of their rows keep all of them.
+        Only these say how far values are from either. A task that would lose more than
+        half of its rows keeps all of them.
         """
         is_settled = np.ones(len(self.labels), dtype=bool)
-        has_value = np.zeros(len(self.labels), dtype=bool)
-        has_difference = has_value.copy()
+        has_value = ~is_settled
+        has_difference = ~is_settled
         for column in self.columns.values():
             if column.past is not None:
                 has_value |= np.isfinite(column.values)
@@ -130,7 +131,7 @@ class TrainingTable:
         return self.take(np.flatnonzero(is_settled | (shares < 0.5)[strata]))
 
     def without_values(self) -> TrainingTable:
-        """The same rows without their values: their tasks and their number."""
+        """The tasks of the rows, and their number, without their values."""
         nothing = np.zeros(len(self.labels), dtype=np.int64)
         return replace(
             self,
@@ -143,15 +144,15 @@ class TrainingTable:
 
     @property
     def has_values(self) -> bool:
-        """Whether it is known what stood in the rows."""
+        """Whether the values of the rows are there."""
         return len(self.columns) > 0
 
     def strata(self) -> Codes:
-        """A number for each task, and another for its abnormal rows, (n,)."""
+        """Number of each row's stratum (n,): the normal or abnormal rows of a task."""
         return 2 * (self.codes() - MISSING) + self.outlier
 
     def firsts(self) -> Codes:
-        """One row of each stratum that occurs: its total is that of the stratum."""
+        """The first row of each stratum, whose total is that of the stratum."""
         return np.unique(self.strata(), return_index=True)[1]
 
     @property
@@ -166,7 +167,7 @@ class TrainingTable:
         return int(self.totals[firsts][self.outlier[firsts]].sum())
 
     def task_rows(self, tasks: Labels) -> Codes:
-        """How many rows the table has of each of some tasks, shape (T,)."""
+        """How many rows of each of these tasks the table has, shape (T,)."""
         firsts = self.firsts()
         codes = lookup(self.labels[firsts], tasks)
         is_wanted = codes != MISSING
@@ -174,7 +175,7 @@ class TrainingTable:
         return np.bincount(codes[is_wanted], totals, len(tasks)).astype(np.intp)
 
     def in_order(self) -> TrainingTable:
-        """The rows in the order of time where that is known, else of the table."""
+        """The rows in the order of time, or of the table where there is no time."""
         keys = (self.numbers,) if self.times is None else (self.numbers, self.times)
         return self.take(np.lexsort(keys))
 
@@ -184,7 +185,7 @@ class TrainingTable:
         return [(key, value) for key, value in vars(self).items() if key not in apart]
 
     def ended(self, tasks: Labels, names: Sequence[str]) -> TrainingTable:
-        """The rows with the past of tasks and columns, for rows of other tables."""
+        """The rows with the past of these tasks and columns, for other tables."""
         if self.past is None:
             return self
         past = None
@@ -197,7 +198,7 @@ class TrainingTable:
         return replace(self, columns=columns, past=past)
 
     def without(self, task: Hashable | Sequence[object]) -> TrainingTable:
-        """All rows but those of a task, which has to be there, and not alone."""
+        """The rows of all other tasks; refused for an unknown or only task."""
         label = joined_label(task) if isinstance(task, list | tuple) else task
         tasks = encode(self.labels)[0]
         label = labels_like(as_labels([label]), tasks, ["task"]).tolist()[0]
@@ -222,23 +223,23 @@ class TrainingTable:
         rows = np.flatnonzero(~self.outlier)
         return self.take(rows).columns, codes[rows], len(tasks)
 
-    def given(self, part: float = 1.0) -> dict[str, Any]:
-        """What an estimator's `fit` is told about rows, which are some of all."""
+    def fit_arguments(self, share: float = 1.0) -> dict[str, Any]:
+        """What an estimator's `fit` is told about these rows, a share of all."""
         outlier = self.outlier if self.outlier.any() else None
-        return {"task": self.labels, "outlier": outlier, "groups": self._leaving(part)}
+        return {"task": self.labels, "outlier": outlier, "groups": self._leaving(share)}
 
-    def _leaving(self, part: float) -> Labels | TimeBlocks | None:
-        """Rows left out together: groups, or blocks of time, or None."""
+    def _leaving(self, share: float) -> Labels | TimeBlocks | None:
+        """Groups, or blocks of time, whose rows are left out together; or None."""
         if self.groups is not None or self.times is None:
             return self.groups
         moments = np.column_stack([self.codes(), self.times])[~self.outlier]
         if len(np.unique(moments, axis=0)) == len(np.unique(moments[:, 0])):
             return None
-        return TimeBlocks(self.times, forward=int(part * ENOUGH_TO_LOOK_AHEAD))
+        return TimeBlocks(self.times, forward=int(share * ENOUGH_TO_LOOK_AHEAD))
 
 
 def sizes_of(strata: Codes, totals: Codes, number: int) -> Codes:
-    """Number of rows of each stratum, from what each kept row tells."""
+    """Rows of the table in each stratum, from those of some of its rows."""
     sizes = np.zeros(number, dtype=np.intp)
     sizes[strata] = totals
     return sizes

@@ -21,9 +21,9 @@ from manyone.calibration import Calibration
 from manyone.data.rows import row_blocks
 from manyone.models.column_range import ColumnRange, score_range
 
-# Distance of the rows of a task from other tasks if there are none.
+# Distance of the rows of an only task from other tasks.
 _NOTHING_NEAR = 1e150
-# Rows that stand for all: each is compared with each.
+# Every row is compared with every other. Of more rows so many are taken.
 _MOST_ROWS = 2000
 
 
@@ -63,16 +63,15 @@ class UnknownTasks:
             tasks = tasks[evenly]
             lost = lost[evenly]
         nearest = np.empty(len(X))
-        for part in row_blocks(len(X), len(X)):
-            distance = cdist(X[part], X, "cityblock")
-            distance[tasks[part, None] == tasks] = np.inf
-            nearest[part] = distance.min(axis=1)
+        for block in row_blocks(len(X), len(X)):
+            distance = cdist(X[block], X, "cityblock")
+            distance[tasks[block, None] == tasks] = np.inf
+            nearest[block] = distance.min(axis=1)
         unit = 1.0
         if tasks.max() > 0:
             unit = score_range(-nearest)
         else:
-            # Without its only task a model has nothing: whatever comes is nearer than
-            # that.
+            # Every new row is nearer than that, so none raises an alarm.
             nearest[:] = _NOTHING_NEAR
         scores = -nearest - unit * lost
         # Tasks are the units: each counts as one row.
@@ -85,8 +84,8 @@ class UnknownTasks:
     def scores(self, X: Array) -> Array:
         """Score of each row, shape (n,); higher is more normal."""
         nearest = np.empty(len(X))
-        for part in row_blocks(len(X), len(self.rows)):
-            nearest[part] = cdist(X[part], self.rows, "cityblock").min(axis=1)
+        for block in row_blocks(len(X), len(self.rows)):
+            nearest[block] = cdist(X[block], self.rows, "cityblock").min(axis=1)
         return -nearest - self.unit * self.guard.outside(X)
 
     def judge(self, scores: Array, alarm_rate: float) -> tuple[Array, Mask]:

@@ -49,7 +49,7 @@ class Worth:
         at_least: Mapping[str, float | str] | None,
         direction: Mapping[str, str] | None,
     ) -> Worth | None:
-        """What was asked for, after it has been checked; None: every alarm is worth it.
+        """What is worth an alarm, checked; None where every alarm is.
 
         Parameters
         ----------
@@ -81,7 +81,7 @@ class Worth:
         )
 
     def applied(self, model: TableModel, rows: TableRows, answers: Answers) -> Answers:
-        """The answers without alarms that are not worth one; such rows do not count.
+        """The answers without alarms that are not worth it; such rows do not count.
 
         Parameters
         ----------
@@ -104,11 +104,11 @@ class Worth:
         ).T
         sign = np.array([self.sign.get(name, 0.0) for name in leading])
         needed = np.maximum(least, share * np.abs(expected))
-        taken = np.zeros(len(answers.rows), dtype=bool)
-        # Comparisons with NaN, where there is no difference, take nothing away.
-        taken[alarms] = (np.abs(step) < needed) | (sign * step < 0.0)
+        is_worth = np.ones(len(answers.rows), dtype=bool)
+        # Where there is no difference it is NaN, and both comparisons are false.
+        is_worth[alarms] = ~((np.abs(step) < needed) | (sign * step < 0.0))
         return replace(
-            answers, alarm=answers.alarm & ~taken, counts=answers.counts & ~taken
+            answers, alarm=answers.alarm & is_worth, counts=answers.counts & is_worth
         )
 
 
