@@ -24,10 +24,12 @@ from manyone.history.running import (
 )
 
 _HOUR = 3600.0
-_DAY = 24 * _HOUR
-# The first of January 1970 was a Thursday: weeks begin on Monday.
-_SINCE_MONDAY = 3 * _DAY
-_DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+#: Seconds.
+DAY = 24 * _HOUR
+#: Of the first of January 1970, a Thursday: weeks begin on Monday.
+SINCE_MONDAY = 3 * DAY
+#: Names of weekdays.
+DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 # Earlier visits from which on it is known what is usual in a phase.
 _FEWEST_VISITS = 2
 
@@ -51,7 +53,7 @@ class Season:
 
     def visits(self, times: Array) -> Array:
         """Number (n,) of the visit, from Monday on, of times in seconds since 1970."""
-        return np.floor((times + _SINCE_MONDAY) / self.seconds)
+        return np.floor((times + SINCE_MONDAY) / self.seconds)
 
     def whole(self) -> Season:
         """A season as long as this one, of a single phase."""
@@ -60,8 +62,8 @@ class Season:
     def words(self, time: float) -> str:
         """When a phase is: "on Sundays", "at 14:00", "on Sundays at 14:00"."""
         start = float(self.visits(np.array(time))) * self.seconds
-        day = f"on {_DAYS[int(start // _DAY) % 7]}s"
-        hour = f"at {int(start % _DAY // _HOUR):02d}:00"
+        day = f"on {DAYS[int(start // DAY) % 7]}s"
+        hour = f"at {int(start % DAY // _HOUR):02d}:00"
         if self.phases == 24:
             return hour
         return day if self.phases == 7 else f"{day} {hour}"
@@ -71,7 +73,7 @@ class Season:
 SEASONS = {
     season.name: season
     for season in (
-        Season("weekday", _DAY, 7),
+        Season("weekday", DAY, 7),
         Season("hour of day", _HOUR, 24),
         Season("hour of week", _HOUR, 168),
     )

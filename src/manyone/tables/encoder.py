@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -251,18 +252,12 @@ class Encoder:
         overall = sums.sum(axis=0) / np.maximum(counts.sum(axis=0), 1.0)
         fill = np.where(counts > 0, sums / np.maximum(counts, 1.0), overall)
         fill = np.vstack([fill, overall])
-        layout = self.layout
-        for k, column_map in enumerate(layout.maps):
-            ends = np.empty(0)
-            if isinstance(column_map, NumberMap):
-                ends = column_map.curves[0].scores
-            elif isinstance(column_map, LevelMap):
-                ends = np.array([0.0, LEVEL_HEIGHT])
-            if len(ends) == 2:
-                places = slice(layout.starts[k], layout.starts[k + 1])
-                fill[:, places] = np.where(
-                    fill[:, places] > ends.mean(), ends[1], ends[0]
-                )
+        ends = pairwise(self.layout.starts.tolist())
+        for column_map, places in zip(self.layout.maps, ends, strict=True):
+            if column_map.two_values is not None:
+                low, high = column_map.two_values
+                coordinates = fill[:, slice(*places)]
+                coordinates[:] = np.where(coordinates > (low + high) / 2, high, low)
         return fill
 
     def numbers(self, columns: Columns) -> Array:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from manyone._types import Array
+from manyone.history.seasons import DAY, DAYS, SINCE_MONDAY
 from manyone.tables.frames import Column
 
 #: Numbers that a column with a past becomes: its values, less what is usual at their
@@ -23,27 +24,26 @@ VALUES = ("value",)
 # values the farthest coordinate then errs by 0.15 standard deviations (17 knots: 0.19,
 # 9: 0.56).
 _KNOTS = 33
-# Beyond the range a coordinate grows by this much for each further distance between its
-# end and the median: flatter than inside, or one value would count for more than all
-# other columns.
+# Beyond the range a coordinate grows by this much for each further distance as long as
+# from the median to the end of the range. That is less than inside, or one value would
+# count for more than all other columns.
 _BEYOND = 0.5
-# Encoded numbers stay within: what lies beyond is as far away as can be told.
+# Largest coordinate: what lies beyond counts as no farther away.
 _FARTHEST = 1e3
 #: Height of a category's coordinate: two categories are as far apart as two random
 #: numbers.
 LEVEL_HEIGHT = 1 / np.sqrt(2)
-#: That of what no row had: no distance tells it from what one row had, a guard does.
+#: Height of what no row had: hardly more than that of what one row had, so no distance
+#: tells them apart, but a guard does.
 NEW_HEIGHT = LEVEL_HEIGHT * (1 + 1e-6)
-# A level is rare below so many rows, or below this share of them; and so many may be
-# frequent, or one column would have more coordinates than all others.
+# A level is rare below so many rows, or below this share of them. At most so many levels
+# are frequent, or one column would have more coordinates than all others.
 _RARE_ROWS = 5
 _RARE_SHARE = 0.005
 _MOST_LEVELS = 50
 # Cycles that a date is on, in seconds, and into how many parts each is divided.
-_DAY = 86400.0
-_WEEK = 604800.0
-_CYCLES = {_DAY: 24, _WEEK: 7}
-_DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+_WEEK = 7 * DAY
+_CYCLES = {DAY: 24, _WEEK: 7}
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,7 +126,7 @@ def apply_curves(curves: Sequence[Curve], values: Array) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class NumberMap:
-    """A column of numbers, or what was made from its past, each part by its curve.
+    """A column of numbers, or what was made of its past: a curve for each part.
 
     Parameters
     ----------
@@ -152,6 +152,12 @@ class NumberMap:
         """Whether the past of the column is used."""
         return self.parts != VALUES
 
+    @property
+    def two_values(self) -> Array | None:
+        """The values of a coordinate that has only two; None where it has more."""
+        scores = self.curves[0].scores
+        return scores if len(scores) == 2 else None
+
     def numbers(self, column: Column) -> Array:
         """What the curves turn into coordinates (n, width); NaN where missing."""
         parts = {"value": column.values}
@@ -175,8 +181,8 @@ class NumberMap:
 class LevelMap:
     """A coordinate for each frequent level, one for rare and one for unseen ones.
 
-    To all other rows a level that one row has is never seen: it is encoded so, or
-    left-out rows would look more usual than new ones do.
+    A level that only one row has is encoded as never seen, which it is to all other
+    rows. Otherwise left-out rows would look more usual than new ones.
 
     Parameters
     ----------
@@ -195,10 +201,11 @@ class LevelMap:
     width: int
     singletons: float
     curves: ClassVar[tuple[Curve, ...]] = ()
+    two_values: ClassVar[Array | None] = np.array([0.0, LEVEL_HEIGHT])
 
     @classmethod
     def learn(cls, texts: Sequence[str], counts: NDArray[np.intp]) -> LevelMap:
-        """The map of a column of different texts that were found so often (k,)."""
+        """The map of different texts (k,) and of how many rows have each (k,)."""
         levels = np.array(texts)
         order = np.lexsort((levels, -counts))
         levels = levels[order]
@@ -215,10 +222,13 @@ class LevelMap:
         )
         return cls(levels, place, never + 1, float(np.sum(counts == 1) / total))
 
-    def names(self) -> list[str]:
-        """What each coordinate stands for."""
-        called = [self.levels[self.place == k].tolist() for k in range(self.width - 1)]
-        return [*(c[0] if len(c) == 1 else "(rare)" for c in called), "(never seen)"]
+    def texts(self, coordinates: Array) -> list[str]:
+        """The level that rows (n, width) are closest to; never that of unseen ones."""
+        names = []
+        for place in range(self.width - 1):
+            levels = self.levels[self.place == place].tolist()
+            names.append(levels[0] if len(levels) == 1 else "(rare)")
+        return [names[place] for place in coordinates[:, :-1].argmax(axis=1)]
 
     def apply(self, column: Column) -> Array:
         """Coordinates (n, width); NaN where missing."""
@@ -247,6 +257,7 @@ class DateMap:
 
     periods: Array
     curves: ClassVar[tuple[Curve, ...]] = ()
+    two_values: ClassVar[Array | None] = None
 
     @property
     def width(self) -> int:
@@ -267,12 +278,11 @@ class DateMap:
 
     def apply(self, column: Column) -> Array:
         """Coordinates (n, width); NaN where missing."""
-        # The first of January 1970 was a Thursday: weeks begin on Monday.
-        angle = 2 * np.pi * (column.values[:, None] + 3 * _DAY) / self.periods
+        angle = 2 * np.pi * (column.values[:, None] + SINCE_MONDAY) / self.periods
         return np.column_stack([np.sin(angle), np.cos(angle)])
 
-    def moments(self, coordinates: Array) -> list[str]:
-        """Hour and day that coordinates (n, width) stand for, as texts."""
+    def texts(self, coordinates: Array) -> list[str]:
+        """Weekday and hour that coordinates (n, width) stand for."""
         k = len(self.periods)
         turn = np.arctan2(coordinates[:, :k], coordinates[:, k:]) / (2 * np.pi) % 1.0
         texts = []
@@ -282,7 +292,7 @@ class DateMap:
                 if period < _WEEK:
                     parts.append(f"{int(share * 24 + 0.5) % 24:02d}:00")
                 else:
-                    parts.append(_DAYS[int(share * 7) % 7])
+                    parts.append(DAYS[int(share * 7) % 7])
             texts.append(" ".join(reversed(parts)))
         return texts
 

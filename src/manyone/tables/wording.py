@@ -9,12 +9,7 @@ import numpy as np
 
 from manyone._types import Array, Mask
 from manyone.tables.frames import Column
-from manyone.tables.maps import (
-    DateMap,
-    LevelMap,
-    Map,
-    NumberMap,
-)
+from manyone.tables.maps import Map, NumberMap
 
 #: What is written for a value that is not there.
 NO_VALUE = "missing"
@@ -69,7 +64,7 @@ def words_of(
             number = column.values
             expected_number = np.where(is_usually_empty, np.nan, undone)
     else:
-        texts = _expected_texts(column_map, coordinates)
+        texts = column_map.texts(coordinates)
     expected = np.where(is_usually_empty, NO_VALUE, texts).tolist()
     return [
         Words(*each)
@@ -80,7 +75,7 @@ def words_of(
 
 
 class AboutPast(NamedTuple):
-    """What there is to say about the past of n rows.
+    """The past of a column in n rows, and which part of it is unusual.
 
     Attributes
     ----------
@@ -89,7 +84,7 @@ class AboutPast(NamedTuple):
     parts : sequence of str
         Which of `PARTS` is unusual about each row.
     swings : ndarray of shape (n,)
-        Swing that was expected, NaN where it is not used.
+        Swing that was expected; NaN where swings are not used.
     when : sequence of str
         "on Sundays", where the column has a season; else empty.
     """
@@ -126,7 +121,7 @@ def _past_word(
     usual_swing: float,
     when: str,
 ) -> Words:
-    """The same of one row."""
+    """`past_words` of one row."""
     difference, swing, still = past
     value = plain.number
     now = plain_text(value, 6)
@@ -179,14 +174,6 @@ def _value_texts(column: Column) -> list[str]:
         NO_VALUE if value != value else _text(value, column.kind, 6)
         for value in column.values.tolist()
     ]
-
-
-def _expected_texts(column_map: LevelMap | DateMap, coordinates: Array) -> list[str]:
-    """What a column without numbers was expected to be, from coordinates (n, width)."""
-    if isinstance(column_map, DateMap):
-        return column_map.moments(coordinates)
-    names = column_map.names()
-    return [names[k] for k in coordinates[:, :-1].argmax(axis=1)]
 
 
 def _text(value: float, kind: str, digits: int) -> str:
