@@ -43,10 +43,10 @@ from manyone.pipelines import TaskPipeline
 from manyone.routing import Transformer
 from manyone.selection.auto import AutoOneClass
 from manyone.tables import TableModel
+from manyone.tables.columns import Column
 from manyone.tables.decisions import Decision
 from manyone.tables.encoder import Encoder
 from manyone.tables.forward import ForwardCheck
-from manyone.tables.frames import Column
 from manyone.tables.maps import (
     PARTS,
     VALUES,

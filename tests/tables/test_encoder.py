@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from manyone import IndependentOCKSR, TableModel
 from manyone.tables.encoder import Encoder
-from manyone.tables.frames import as_table, read_columns, task_labels
+from manyone.tables.frames import as_table, read_columns
+from manyone.tables.labels import task_labels
 from manyone.tables.maps import Curve, apply_curves
 from manyone.tables.ranges import learn_ranges
 

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 import manyone
 from manyone import CombinedOneClass, IndependentOCKSR, JointOCKSR, TableModel
 from manyone.tables import sampling
+from manyone.tables.columns import Column, text_column
 from manyone.tables.decisions import decide
-from manyone.tables.frames import Column, text_column
 from manyone.tables.sampling import kept_rows, quota_of
 
 RNG = np.random.default_rng(6)

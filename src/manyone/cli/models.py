@@ -23,8 +23,8 @@ from manyone.tablefiles import (
 )
 from manyone.tables import TableModel, errors
 from manyone.tables.errors import TableError
-from manyone.tables.frames import joined_label
 from manyone.tables.inputs import file_columns
+from manyone.tables.labels import joined_label
 from manyone.tables.worth import Worth
 
 #: Incidents that --json prints at most, the most telling ones.

@@ -13,8 +13,9 @@ from manyone.calibration.discoveries import Known, check_fdr, select_rows
 from manyone.data.rows import MISSING
 from manyone.messages import plural, warn_user
 from manyone.progress import counted
-from manyone.tables.claims import refuse_unknown_tasks
-from manyone.tables.frames import Columns, Frame, Table, Values, like, taken
+from manyone.tables.columns import Columns, taken
+from manyone.tables.frames import Frame, Table, Values, like
+from manyone.tables.labels import refuse_unknown_tasks
 from manyone.tables.rows import TableRows
 
 if TYPE_CHECKING:

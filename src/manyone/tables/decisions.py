@@ -11,8 +11,8 @@ import numpy as np
 
 from manyone._types import Array, Codes
 from manyone.tablefiles.values import Kind, Style, whole_number
+from manyone.tables.columns import Column, text_column
 from manyone.tables.errors import TableError
-from manyone.tables.frames import Column, text_column
 from manyone.tables.maps import (
     PARTS,
     VALUES,

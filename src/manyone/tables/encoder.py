@@ -15,14 +15,9 @@ from manyone._types import Array, Codes, Labels, Mask
 from manyone.data.rows import row_numbers
 from manyone.messages import shortlist
 from manyone.models.column_range import ALARM, ColumnRange
+from manyone.tables.columns import Columns, column_texts, text_style
 from manyone.tables.decisions import Decision, decide
-from manyone.tables.frames import (
-    Columns,
-    Frame,
-    column_texts,
-    read_columns,
-    text_style,
-)
+from manyone.tables.frames import Frame, read_columns
 from manyone.tables.gaps import completed, relations
 from manyone.tables.maps import (
     LEVEL_HEIGHT,

@@ -25,16 +25,11 @@ from manyone.tables.choice import (
     refuse_unknown,
     with_lines,
 )
+from manyone.tables.columns import Columns
 from manyone.tables.decisions import holds_dates
 from manyone.tables.encoder import Encoder
 from manyone.tables.forecast import announce_fit
-from manyone.tables.frames import (
-    Columns,
-    Table,
-    as_table,
-    names_of,
-    read_columns,
-)
+from manyone.tables.frames import Table, as_table, names_of, read_columns
 from manyone.tables.in_time import PartsChoice, choose_parts
 from manyone.tables.maps import PARTS
 from manyone.tables.past import Compared

@@ -25,7 +25,7 @@ from manyone.messages import shortlist
 from manyone.selection.criteria import own_aucs, rounded
 from manyone.selection.search import ERRORS_OF_FAULTS, Judged, preferred
 from manyone.tables.choice import ChoiceLine
-from manyone.tables.frames import Column, Columns
+from manyone.tables.columns import Column, Columns
 from manyone.tables.maps import PARTS
 from manyone.tables.training import TrainingTable
 

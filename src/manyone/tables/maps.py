@@ -12,7 +12,7 @@ from scipy.special import ndtri
 
 from manyone._types import Array
 from manyone.history.seasons import DAY, DAYS, SINCE_MONDAY
-from manyone.tables.frames import Column
+from manyone.tables.columns import Column
 
 #: Numbers that a column with a past becomes: its values, less what is usual at their
 #: time where it has a season; how they differ from those before; how much they move

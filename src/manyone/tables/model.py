@@ -20,7 +20,6 @@ from manyone.data.rows import MISSING
 from manyone.estimators.base import OneClassEstimator
 from manyone.messages import plural, warn_user
 from manyone.tables.answers import Answers, answer_rows, as_output, thresholds_of
-from manyone.tables.claims import labels_like
 from manyone.tables.errors import SkippedRowsWarning
 from manyone.tables.evaluation import evaluate_answers
 from manyone.tables.explain import alarm_reasons, explanation_table
@@ -37,6 +36,7 @@ from manyone.tables.frames import (
     refuse_no_rows,
 )
 from manyone.tables.incidents import findings_of, incident_table, scored_rows
+from manyone.tables.labels import labels_like
 from manyone.tables.page import report_of, write_page
 from manyone.tables.past import SPAN, TablePast
 from manyone.tables.reference import Reference

@@ -9,7 +9,7 @@ import numpy as np
 
 from manyone._types import Array, Codes, Mask
 from manyone.tables.answers import scores_of, thresholds_of
-from manyone.tables.frames import Columns, taken
+from manyone.tables.columns import Columns, taken
 from manyone.tables.rows import TableRows
 
 if TYPE_CHECKING:

@@ -20,17 +20,16 @@ from manyone.history.clocks import remedy_for
 from manyone.history.past import Past, PastColumns, past_columns
 from manyone.history.seasons import SEASONS, Seasonal
 from manyone.messages import label_text
+from manyone.tables.columns import Columns
 from manyone.tables.errors import TableError
 from manyone.tables.frames import (
-    Columns,
     Frame,
     as_table,
-    joined_labels,
     read_column,
     read_times,
     refuse_missing_columns,
-    task_labels,
 )
+from manyone.tables.labels import joined_labels, task_labels
 
 #: Rows of the running means, unless somebody asks for others.
 SPAN = 12

@@ -10,17 +10,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from manyone._types import Array, Codes, Labels, Mask
-from manyone.tables.claims import claimed_tasks, labels_like
+from manyone.tables.columns import Columns, taken
 from manyone.tables.frames import (
-    Columns,
     Series,
     Table,
     Times,
     as_table,
     refuse_missing_columns,
-    taken,
     times_of,
 )
+from manyone.tables.labels import claimed_tasks, labels_like
 from manyone.tables.past import TablePast, add_past, refuse_other_clocks, season_words
 
 if TYPE_CHECKING:

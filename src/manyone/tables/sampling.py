@@ -19,7 +19,8 @@ from manyone.data.sweeps import Sweep, local_sweep
 from manyone.fitting.sources import sweep_in_order, sweep_of
 from manyone.messages import label_text, warn_user
 from manyone.selection.costs import rows_of_each_task
-from manyone.tables.frames import WRITTEN, Table, as_table, interpreted
+from manyone.tables.columns import interpreted
+from manyone.tables.frames import WRITTEN, Table, as_table
 from manyone.tables.past import (
     BlockWithPast,
     Compared,

@@ -14,20 +14,21 @@ from manyone.data.hashing import Hashes, row_hashes
 from manyone.data.labels import as_labels, encode, lookup
 from manyone.data.rows import MISSING
 from manyone.messages import shortlist
-from manyone.tables.claims import labels_like, refuse_rows_without_task
+from manyone.tables.columns import Columns, taken, text_column
 from manyone.tables.errors import TableError
 from manyone.tables.frames import (
-    Columns,
     Frame,
-    joined_label,
-    joined_labels,
     read_columns,
     read_times,
     read_yes_no,
     refuse_missing_columns,
-    taken,
+)
+from manyone.tables.labels import (
+    joined_label,
+    joined_labels,
+    labels_like,
+    refuse_rows_without_task,
     task_labels,
-    text_column,
 )
 from manyone.tables.past import TablePast
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from manyone._types import Array, Mask
-from manyone.tables.frames import Column
+from manyone.tables.columns import Column
 from manyone.tables.maps import Map, NumberMap
 
 #: What is written for a value that is not there.

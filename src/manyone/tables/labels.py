@@ -1,9 +1,10 @@
-"""Which task each row of a table claims to be of, among the tasks of a model."""
+"""Labels of tasks: read from tables, and found among the tasks of a model."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
+import narwhals.stable.v2 as nw
 import numpy as np
 
 from manyone._types import Codes, Labels, Mask
@@ -12,7 +13,60 @@ from manyone.data.rows import MISSING
 from manyone.messages import shortlist
 from manyone.tablefiles.values import whole_number
 from manyone.tables.errors import TableError, UnknownTaskError
-from manyone.tables.frames import Frame, refuse_missing_columns, task_labels
+from manyone.tables.frames import Frame, Series, refuse_missing_columns
+
+
+def task_labels(frame: Frame, names: Sequence[str]) -> Labels:
+    """Label of each row, integers or texts; None where it is missing.
+
+    Several columns make one label, ``"left / right"``.
+    """
+    parts = [_labels(frame.get_column(name)) for name in names]
+    if len(parts) == 1:
+        return parts[0]
+    rows = zip(*(part.tolist() for part in parts), strict=True)
+    return as_labels([joined_label(row) for row in rows])
+
+
+def joined_label(values: Sequence[object]) -> str | None:
+    """One label for the values of several columns; None if one of them is missing."""
+    if any(value is None for value in values):
+        return None
+    return " / ".join(
+        str(value).replace("\\", "\\\\").replace("/", "\\/") for value in values
+    )
+
+
+def joined_labels(first: Labels, second: Labels) -> Labels:
+    """Two arrays in one; NumPy alone would make texts of whole numbers beside texts."""
+    if {first.dtype.kind, second.dtype.kind} & {"U", "O"}:
+        return as_labels([*first.tolist(), *second.tolist()])
+    return np.concatenate([first, second])
+
+
+def _labels(series: Series) -> Labels:
+    """Labels of one column: integers, texts, or a mixture; None where missing."""
+    # Of integers only those of UInt64 go beyond int64.
+    is_integer = series.dtype.is_integer() and series.dtype != nw.UInt64
+    if is_integer and not series.null_count():
+        return np.asarray(series.to_numpy(), dtype=np.int64)
+    if series.dtype == nw.String and not series.null_count():
+        texts = series.to_list()
+        if "\0" not in "".join(texts):  # at the end of a text NumPy would strip it
+            return np.array(texts, dtype=np.str_)
+    labels = as_labels(series.to_list())
+    if labels.dtype.kind in "iU":
+        return labels
+    return as_labels([_label(label) for label in labels.tolist()])
+
+
+def _label(label: object) -> object:
+    """Integers and texts stay; whole floats, as gaps make them, become integers."""
+    if label is None or isinstance(label, str) or type(label) is int:
+        return label
+    if isinstance(label, float) and label.is_integer():
+        return int(label)
+    return str(label)
 
 
 def claimed_tasks(
