@@ -140,3 +140,20 @@ def test_pairs_are_the_strongest_of_each_task_and_named_once():
         others = sorted(set(range(9)) - {task}, key=lambda k: -abs(structure[task, k]))
         expected |= {tuple(sorted((task, other))) for other in others[:5]}
     assert pairs == expected
+
+
+def test_tasks_without_a_threshold_are_on_the_page(tmp_path):
+    """Of one row and at a low rate nothing says when to raise the alarm."""
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.normal(size=(41, 2)), columns=["x", "y"])
+    table["machine"] = ["a"] * 40 + ["b"]
+    model = TableModel(
+        "machine", anomalies="faults", method="default", alarm_rate=0.001
+    ).fit(table)
+    assert np.isnan(report_of(model, None, "", "").tasks.threshold).tolist() == [
+        False,
+        True,
+    ]
+    model.report(tmp_path / "model.html")
+    model.report(tmp_path / "table.html", table)
+    assert ">none<" in (tmp_path / "model.html").read_text("utf-8")

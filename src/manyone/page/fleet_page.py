@@ -166,6 +166,7 @@ def _domain(report: FleetReport) -> list[float]:
         rows = report.findings.rows
         new = (rows.score - tasks.threshold[rows.task]) / tasks.unit[rows.task]
         drawn = np.concatenate([drawn, new])
+    drawn = drawn[np.isfinite(drawn)]  # some tasks have no threshold
     if len(drawn) == 0:
         return [-1.0, 2.0]
     low, high = np.quantile(drawn, [0.005, 0.999])
