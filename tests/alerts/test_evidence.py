@@ -198,8 +198,12 @@ def test_rows_that_are_chosen_by_looking_do_not_make_stronger_runs():
 def test_few_rows_tell_nothing_of_runs():
     sequence = np.random.default_rng(4).uniform(size=100)
     runs = Runs([sequence])
-    assert runs.tell(300, 20) and runs.tell(80, 60) and not runs.tell(80, 20)
-    assert not Runs([]).tell(300, 200)
+    assert (
+        runs.are_comparable(300, 20)
+        and runs.are_comparable(80, 60)
+        and not runs.are_comparable(80, 20)
+    )
+    assert not Runs([]).are_comparable(300, 200)
     assert Runs([sequence]).pvalues(np.ones(3)).tolist() == []
     assert lowest_evidence(np.empty(0), 10, 30) == 1.0
 

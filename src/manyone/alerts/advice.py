@@ -13,7 +13,7 @@ from manyone.calibration.thresholds import OWN_RANKS
 from manyone.messages import plural, shortlist
 
 _FIRST = 3
-# Rows that count as fewer than this share of them resemble each other.
+# Rows that count for less than this share of their number resemble each other.
 _ALIKE = 0.9
 
 

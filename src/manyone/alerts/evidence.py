@@ -34,27 +34,26 @@ from scipy.special import betaln
 from manyone._types import Array, Codes
 
 #: An incident stands out if fewer tasks than this would show one like it by chance. A
-#: table has more alarms than chance explains if so many have less than this
-#: probability. So at most 1 % of all tables of normal rows show either.
+#: table has more alarms than chance explains if the probability of so many is less than
+#: this. So at most 1 % of all tables of normal rows show either.
 STANDS_OUT = 0.005
-_ROUNDING = 1e-9
 # From this length on a convolution by FFT is faster.
 _LONG = 256
 #: Training rows from which on the distances of a task's rows are compared.
 ENOUGH_FOR_DEPTH = 20
-# The tail of distances is fitted to this share of the left-out rows, or to so many.
-# More say less of the tail: before tasks had tails of their own, 5, 10 and 20 % let
-# 68, 57 and 25 % of single far rows stand out (`bench_incidents.py`).
+# The tail of distances is fitted to this share of the left-out rows, or to so many. A
+# larger share says less about the tail: before tasks had tails of their own, 5, 10 and
+# 20 % let 68, 57 and 25 % of single far rows stand out (`bench_incidents.py`).
 _TAIL = 0.05
 _TAIL_ROWS = 5
-# Fewer left-out rows than this say nothing about the tail of their distances.
-_FEWEST = 40
-# What a row has to bring to make a run stronger: a p-value below exp(-2) = 0.14.
+# Fewer left-out rows, of all tasks, say nothing about the tail of their distances.
+_FEWEST = 2 * ENOUGH_FOR_DEPTH
+# A row makes a run stronger if its p-value is below exp(-2) = 0.14.
 _RUN = 2.0
-# Training rows of a task, or independent left-out ones, from which on it has been seen
-# as it is. With fewer, its level may be another for as long as a table lasts: 24 tasks
-# of 40 to 100 related rows showed 0.08 to 0.65 incidents that stand out by runs, and 0
-# to 0.06 by rows.
+# Training rows of a task, or independent left-out ones, from which on runs are compared.
+# A task of fewer rows may stay at another level than in training for as long as a table
+# lasts: 24 tasks of 40 to 100 related rows showed 0.08 to 0.65 incidents that stand out
+# by runs, and 0 to 0.06 by rows.
 _ENOUGH_TRAINED = 150
 _ENOUGH_COUNTED = 40
 
@@ -63,10 +62,10 @@ _ENOUGH_COUNTED = 40
 
 
 def highest_rate(rate: float, counted: float) -> float:
-    """The share of a task's normal rows that raises an alarm, at most, on average.
+    """The largest share of a task's normal rows that raises an alarm, on average.
 
-    It is the promised rate, or what one row below the lowest left-out one makes where
-    that is more. A task without left-out rows may raise any number.
+    It is the promised rate, or the probability that a row is below the lowest left-out
+    one where that is more. A task without left-out rows may raise any number.
 
     Parameters
     ----------
@@ -159,7 +158,7 @@ def total_law(laws: Iterable[Array]) -> Array:
 def depth_pvalues(
     depth: Array, task: Codes, reference: Array, reference_task: Codes
 ) -> Array:
-    """P-values of distances that keep falling beyond the largest left-out one.
+    """P-values of distances, which go on falling beyond the largest left-out one.
 
     Parameters
     ----------
@@ -171,11 +170,11 @@ def depth_pvalues(
     Returns
     -------
     ndarray of shape (m,)
-        1 up to the largest distance of all: ranks say all there is to say. Beyond it
-        `_Tail` of the logarithms of the task's distances, so that distances fall as a
-        power. Several tasks say as much about the power of one as T rows of its own
-        would. Normal distributions have lighter tails. 1 throughout where there are
-        too few rows.
+        1 up to the largest distance of all, where ranks tell as much. Beyond it the
+        `_Tail` of the logarithms of the task's distances: they fall off as a power,
+        which is heavier than the tail of a normal distribution. All T tasks together
+        count for the power of one as much as T rows of its own. 1 throughout where
+        there are too few rows.
     """
     p = np.ones(len(depth))
     if len(reference) < _FEWEST:
@@ -203,7 +202,7 @@ def depth_pvalues(
 
 
 class _Tail(NamedTuple):
-    """The largest of some values, above a level that they fall off exponentially from.
+    """The largest of some values, which fall off exponentially above a level.
 
     Attributes
     ----------
@@ -239,8 +238,8 @@ class _Tail(NamedTuple):
         """Values above the level (m,): how many as large there are in a row.
 
         (k + 1) / (n + 1) (1 + x / S)^(-k) for a value x above the level, where k values
-        have the sum S above it. For exponential tails this is exact, whatever their
-        scale: it counts in that the scale is estimated. Others may add to k and S.
+        have the sum S above it. For exponential tails of any scale this is exact,
+        although the scale is estimated. A prior adds to k and S.
         """
         total = self.total + prior
         if not np.isfinite(self.level) or not total > 0.0:
@@ -288,8 +287,8 @@ class Runs:
         self._ascending = np.sort(np.concatenate(strengths))
         self._size = size
 
-    def tell(self, trained: float, counted: float) -> bool:
-        """Whether they say what runs a task has, by its training and left-out rows."""
+    def are_comparable(self, trained: float, counted: float) -> bool:
+        """Whether runs of a task with so many training and left-out rows are like them."""
         is_known = trained >= _ENOUGH_TRAINED or counted >= _ENOUGH_COUNTED
         return is_known and len(self._ascending) > 1
 
@@ -335,11 +334,11 @@ def evidence(p: Array, rows: int, counted: float) -> float:
     float
         The smallest, over j = 1, 2, 3, 4, 6, 8, 11, ..., of the probability that at
         least j rows have a p-value as low as the j-th lowest of `p`, times the number
-        of possible j. So many alarms count, and a few deep ones. Whoever chooses the
-        rows by looking at them cannot make it smaller than it is for the best choice.
+        of possible j. So many alarms count, and a few deep ones. No choice of rows
+        makes it smaller than choosing the lowest p-values of the task.
     """
     ascending = np.sort(p)
-    looks = _looks(rows)
+    looks = powers_of_root_two(rows)
     chances = [1.0]
     for number in looks:
         if number <= len(ascending):
@@ -349,11 +348,11 @@ def evidence(p: Array, rows: int, counted: float) -> float:
 
 
 @lru_cache(2**12)
-def _looks(rows: int) -> tuple[int, ...]:
-    """Numbers of rows that are looked at: powers of the square root of 2."""
-    steps = np.arange(2 * max(rows, 1).bit_length() + 1)
+def powers_of_root_two(most: int) -> tuple[int, ...]:
+    """1, 2, 3, 4, 6, 8, 11, ...: powers of the square root of 2 up to a number."""
+    steps = np.arange(2 * max(most, 1).bit_length() + 1)
     numbers = np.unique(np.rint(2.0 ** (steps / 2)).astype(int))
-    return tuple(numbers[numbers <= max(rows, 1)].tolist())
+    return tuple(numbers[numbers <= max(most, 1)].tolist())
 
 
 def lowest_evidence(p: Array, rows: int, counted: float) -> float:

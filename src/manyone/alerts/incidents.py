@@ -22,7 +22,8 @@ from manyone.alerts.evidence import (
 )
 from manyone.alerts.values import Rows, Tasks
 
-# All alarms of a task are one incident if that is so many times less likely by chance.
+# All alarms of a task are one incident where that makes it so many times less likely by
+# chance.
 _TOGETHER = 10.0
 
 
@@ -267,7 +268,7 @@ def _overlap(first: Incident, second: Incident) -> bool:
 
 
 class _Grouping:
-    """What incidents of one table need to know about it."""
+    """Groups the alarms of one table."""
 
     def __init__(
         self, tasks: Tasks, rows: Rows, rate: float | None, past: Past | None
@@ -294,9 +295,10 @@ class _Grouping:
     def incidents_of_task(self, alarms: Codes) -> list[Incident]:
         """Incidents from the alarms of one task in the order of time.
 
-        One for each leading column and stretch of time. All alarms are one incident
-        if that tells far more, or if nothing stands out otherwise. So are those of
-        columns that stand out at the same time: a fault shows in related columns, too.
+        There is one for each leading column and stretch of time. All alarms are one
+        incident if that is far less likely by chance, or if nothing stands out
+        otherwise. Columns that stand out at the same time make one incident: a fault
+        shows in related columns, too.
         """
         led: dict[str, list[int]] = {}
         for row in alarms.tolist():
@@ -362,8 +364,9 @@ class _Grouping:
     def _chance(self, alarms: Codes, task: int, with_quiet_rows: bool) -> float:
         """Probability that the task shows as much by chance.
 
-        Ranks of rows are looked at, or of runs of them in time: many of them, or a
-        single run. So is the distance of a row. Each look counts.
+        The least likely of two or three looks, times their number: the distance of the
+        farthest row; the p-values of all rows, or of their runs where rows have times;
+        and the p-value of a single run.
         """
         counted = float(self.tasks.counted[task])
         if counted <= 0.0:
@@ -371,8 +374,10 @@ class _Grouping:
         count = int(self.seen[task])
         p = self.rows.rank_p[alarms]
         chances = [lowest_evidence(self.rows.depth_p[alarms], count, counted)]
-        runs_tell = self.tasks.runs.tell(float(self.tasks.trained[task]), counted)
-        if self.rows.time is not None and runs_tell:
+        in_runs = self.tasks.runs.are_comparable(
+            float(self.tasks.trained[task]), counted
+        )
+        if self.rows.time is not None and in_runs:
             stretches = self._split_at_pauses(alarms)
             runs = [self._runs(stretch, with_quiet_rows) for stretch in stretches]
             p = np.concatenate(runs)

@@ -12,7 +12,7 @@ from manyone._types import Codes
 from manyone.alerts.evidence import STANDS_OUT
 from manyone.messages import plural
 
-# Rows that the share of all tasks counts for beside a task's own training rows.
+# The share of all tasks counts for as many rows of a task, beside its training rows.
 _PRIOR_ROWS = 2.0
 _MOST = 3
 
@@ -42,8 +42,9 @@ def gap_sentences(
     """Columns of tasks with more missing values than their training rows explain.
 
     Of m rows of a task k are missing. In training a of n were, and a share p of all
-    rows. By chance K ~ BetaBin(m, a + 2 p, n - a + 2 (1 - p)) are missing. A column is
-    told where P(K >= k) is below `STANDS_OUT` over the number of columns and tasks.
+    rows. By chance K ~ BetaBin(m, a + 2 p, n - a + 2 (1 - p)) are missing. A column has
+    a sentence where P(K >= k) times the number of columns and tasks is below
+    `STANDS_OUT`.
 
     Parameters
     ----------

@@ -25,9 +25,9 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 #: Seconds that one try may take.
 TIMEOUT = 10.0
-#: Seconds after which a command begins no other try.
+#: After so many seconds a command begins no further try.
 PATIENCE = 15.0
-# Failures in a row after which the receiver is left alone.
+# After so many failures in a row no message is tried any more.
 _FAILURES = 6
 # Seconds before the next try after a failure; they double with every further one.
 _FIRST_PAUSE = 0.1

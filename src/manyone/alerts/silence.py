@@ -1,7 +1,7 @@
 r"""Entities that went silent: longer without a row than ever before.
 
 Let :math:`g_1, \dots, g_n` be the gaps between rows of a task, and c the time since its
-last row. If the gap that is under way will be exchangeable with those before it,
+last row. If the gap that is going on is exchangeable with those before it,
 
 .. math:: p = \frac{1 + \#\{i : g_i \ge c\}}{n + 1}
 
@@ -30,14 +30,15 @@ from collections.abc import Sequence
 import numpy as np
 
 from manyone._types import Array, Codes
+from manyone.alerts.evidence import powers_of_root_two
 from manyone.calibration.thresholds import LIMIT_RATIO
 
 #: Share of gaps that is flagged, unless another is asked for.
 LEVEL = 0.01
 #: Gaps of a task that are remembered, the last ones.
 REMEMBERED = 500
-# Numbers of gaps that a borrower's typical one is the mean of, about powers of sqrt(2).
-_SIZES = np.array([1, 2, 3, 4, 6, 8, 11, 16, 23, 32, 45, 64, 91, 128, 181, 256])
+# Gaps that a borrower's typical one may be the mean of.
+_SIZES = np.array(powers_of_root_two(256))
 _ROUNDING = 1e-9
 
 
@@ -77,7 +78,7 @@ def gap_pvalues(gaps: Array, current: Array, level: float) -> Array:
 def _borrowed(
     gaps: Array, sums: Array, counts: Codes, current: Array, borrowers: Codes, k: int
 ) -> Array:
-    """Sum over other tasks of the share of gaps as long as those of borrowers (b,)."""
+    """Share of the gaps of each other task that are as long, summed over them, (b,)."""
     n_tasks, longest = gaps.shape
     is_gap = np.arange(longest) >= (longest - counts + k)[:, None]
     means = np.ones((n_tasks, longest))

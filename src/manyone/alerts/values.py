@@ -121,14 +121,14 @@ class Rows:
         """The rows of all parts of a table; they have times if all parts have."""
         arrays = ("number", "task", "score", "p_value", "rank_p", "depth_p", "alarm")
         texts = ("leading", "reasons", "notes", "unknown")
-        times = [part.time for part in parts if part.time is not None]
+        times = [rows.time for rows in parts if rows.time is not None]
         has_times = len(times) == len(parts)
         fields: dict[str, Any] = {
-            name: np.concatenate([getattr(part, name) for part in parts])
+            name: np.concatenate([getattr(rows, name) for rows in parts])
             for name in arrays
         }
         for name in texts:
-            listed = (getattr(part, name) for part in parts)
+            listed = (getattr(rows, name) for rows in parts)
             fields[name] = tuple(chain.from_iterable(listed))
         return cls(
             **fields,
