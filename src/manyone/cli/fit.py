@@ -72,7 +72,7 @@ Tasks = Annotated[
     ),
 ]
 Method = Annotated[
-    str, typer.Option(help="auto, or the name of an estimator, as JointOCKSR.")
+    str, typer.Option(help="auto, or the name of an estimator: JointOCKSR.")
 ]
 Rate = Annotated[
     float, typer.Option(help="Share of normal rows that may raise an alarm.")
@@ -93,7 +93,7 @@ Groups = Annotated[
 ]
 Outlier = Annotated[
     str | None,
-    typer.Option(help="Column that says yes, true or 1 of rows known to be abnormal."),
+    typer.Option(help="Column with yes, true or 1 for known abnormal rows."),
 ]
 
 
@@ -118,7 +118,7 @@ def fit(
         str,
         typer.Option(
             metavar="auto|none|N",
-            help="Compare rows with the N before them, of the same task, in time.",
+            help="Compare each row with the N rows of its task before it.",
         ),
     ] = "auto",
     groups: Groups = None,

@@ -58,7 +58,9 @@ Rows = Annotated[
         "--sql."
     ),
 ]
-Explain = Annotated[int, typer.Option(help="Reasons for each alarm.", min=0)]
+Explain = Annotated[
+    int, typer.Option(help="How many reasons to give for each alarm.", min=0)
+]
 Keep = Annotated[
     list[str] | None, typer.Option(metavar="A,B", help="Columns to copy to the output.")
 ]

@@ -104,7 +104,7 @@ def score(
     keep: Keep = None,
     unknown: Annotated[
         Unknown,
-        typer.Option(help="Tasks never seen: compare with all, refuse, leave out."),
+        typer.Option(help="Tasks never seen: compare with all, refuse or leave out."),
     ] = "pooled",
     incidents: Annotated[
         Path | None,
@@ -302,7 +302,7 @@ def _show(summary: Summary, out: Path) -> None:
 def evaluate(
     model: Model,
     outlier: Annotated[
-        str, typer.Option(help="Column that says yes, true or 1 of abnormal rows.")
+        str, typer.Option(help="Column with yes, true or 1 for abnormal rows.")
     ],
     table: Rows = None,
     sql: Sql = None,
@@ -376,7 +376,7 @@ def report(
 
     One file that needs no network, with the alarms of the table if one is given. With
     --state it shows the rows, answers, incidents and drift of manyone watch; a TABLE
-    then says which of the files that it has read.
+    then names the one of its files that the page is about.
     """
     if state is not None and (sql is not None or db is not None):
         raise InputError(

@@ -112,7 +112,9 @@ def watch(
     cool_down: Annotated[
         float,
         typer.Option(
-            metavar="MINUTES", help="Between messages about one task.", min=0.0
+            metavar="MINUTES",
+            help="Least time between messages about one task.",
+            min=0.0,
         ),
     ] = 60.0,
     silence_level: Annotated[
