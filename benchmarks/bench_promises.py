@@ -184,6 +184,12 @@ def unlike(rng: np.random.Generator, fleet: Fleet, task: Tasks) -> Rows:
     return fleet.centre[task] + fleet.spread[task, None] * noise
 
 
+def one_wider(rng: np.random.Generator, fleet: Fleet, task: Tasks) -> Rows:
+    """Every second task has three times the spread."""
+    noise = rng.normal(size=(len(task), fleet.centre.shape[1]))
+    return fleet.centre[task] + np.where(task % 2 == 1, 3.0, 1.0)[:, None] * noise
+
+
 def yes_no(rng: np.random.Generator, fleet: Fleet, task: Tasks) -> Rows:
     """Columns of zeros and ones."""
     return (rng.random((len(task), fleet.chance.shape[1])) < fleet.chance[task]) * 1.0
@@ -357,6 +363,8 @@ CELLS: dict[str, Cell | RealCell] = {
     "spreads 8": Cell(unlike, (8,) * 20, methods=ALL),
     "spreads 12": Cell(unlike, (12,) * 20),
     "spreads 20": Cell(unlike, (20,) * 20),
+    "spreads 10 x 2": Cell(unlike, (10,) * 2),
+    "one wider 10 x 2": Cell(one_wider, (10,) * 2, 30),
     "t2 8": Cell(partial(student, 2.0), (8,) * 20),
     "t2 20": Cell(partial(student, 2.0), (20,) * 20),
     "t2 200": Cell(partial(student, 2.0), (200,) * 5, methods=("Ind", "Joint")),
