@@ -288,7 +288,7 @@ class Runs:
         self._size = size
 
     def are_comparable(self, trained: float, counted: float) -> bool:
-        """Whether runs of a task with so many training and left-out rows are like them."""
+        """Whether a task with so many training and left-out rows has runs like them."""
         is_known = trained >= _ENOUGH_TRAINED or counted >= _ENOUGH_COUNTED
         return is_known and len(self._ascending) > 1
 
