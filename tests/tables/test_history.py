@@ -1,5 +1,7 @@
 """The past of the rows of tables: made alike at fit, in scores and in streams."""
 
+from decimal import Decimal
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -298,6 +300,17 @@ def test_rows_of_few_days_have_no_past(tables):
     assert model.training_.past is None
     lines = model.choice_["reason"][model.choice_["view"] == "rows in time"]
     assert lines.tolist() == ["no row has 12 earlier times of its task"]
+
+
+def test_numbers_that_are_objects_have_a_past(tables):
+    train, later = (
+        table.assign(flow=[Decimal(repr(value)) for value in table["flow"]])
+        for table in tables
+    )
+    model = in_time().fit(train)
+    assert model.encoder_.layout.with_past == ["flow", "pressure"]
+    plain = in_time().fit(tables[0]).score(tables[1])["score"]
+    np.testing.assert_array_equal(model.score(later)["score"], plain)
 
 
 def test_columns_that_begin_to_move_late_are_used(tables):

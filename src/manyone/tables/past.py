@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Self
 
+import narwhals.stable.v2 as nw
 import numpy as np
 
 from manyone._types import Array, Codes, Labels, Mask
@@ -24,6 +25,7 @@ from manyone.tables.columns import Columns
 from manyone.tables.errors import TableError
 from manyone.tables.frames import (
     Frame,
+    Series,
     as_table,
     read_column,
     read_times,
@@ -313,8 +315,8 @@ class TrainingPast:
         apart.update(self.ignore)
         names = [
             name
-            for name, kind in frame.schema.items()
-            if kind.is_numeric() and name not in apart
+            for name in frame.columns
+            if name not in apart and _holds_numbers(frame.get_column(name))
         ]
         tasks = task_labels(frame, self.roles["task"])[:0]
         times = read_times(frame, self.roles["time"][0])
@@ -336,6 +338,14 @@ class TrainingPast:
         )
         made, after = past.columns(X, labels, times.values)
         return BlockWithPast(block.X, after=after, made=made)
+
+
+def _holds_numbers(series: Series) -> bool:
+    """Whether a column is one of numbers, also of Python's own, as of decimals."""
+    dtype = series.dtype
+    return dtype.is_numeric() or (
+        dtype == nw.Object and read_column(series).kind == "number"
+    )
 
 
 def _numbers(frame: Frame, name: str) -> Array:
