@@ -434,3 +434,13 @@ def test_a_kind_of_anomalies_that_is_none_is_refused(method):
     model = TableModel("task", anomalies="fault", method=method)
     with pytest.raises(ValueError, match=r"anomalies.*'fault'"):
         model.fit(table)
+
+
+def test_a_task_that_is_to_stay_has_to_be_there(fitted):
+    model, train, _ = fitted
+    model = clone(model).fit(train)
+    first, second = model.tasks_.tolist()[:2]
+    with pytest.raises(ValueError, match="Unknown task 'nobody'"):
+        model.refit(train, keep=[first, "nobody"])
+    model.refit(train[train["machine"] == first], keep=[second])
+    assert model.tasks_.tolist() == [first, second]

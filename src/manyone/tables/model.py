@@ -606,10 +606,10 @@ class TableModel(OutlierMixin, BaseEstimator):
             columns=self.encoder_.checked(rows.columns),
             past=past,
         )
-        stays = np.isin(self.training_.labels, np.array([*keep], dtype=object))
-        if stays.any():
+        if len(keep):
             self._refuse_without_rows("refit with keep")
-            before = self.training_.take(np.flatnonzero(stays))
+            stays = [self.training_.is_of(task) for task in keep]
+            before = self.training_.take(np.flatnonzero(np.any(stays, axis=0)))
             training = with_more_rows(before, training)
         return self._become(fit_again(self, training))
 

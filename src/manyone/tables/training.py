@@ -199,7 +199,19 @@ class TrainingTable:
         return replace(self, columns=columns, past=past)
 
     def without(self, task: Hashable | Sequence[object]) -> TrainingTable:
-        """The rows of all other tasks; refused for an unknown or only task."""
+        """The rows of all other tasks, of which there has to be one."""
+        is_task = self.is_of(task)
+        if len(encode(self.labels)[0]) == 1:
+            raise ValueError(
+                f"{task!r} is the only task of the model: delete the model instead."
+            )
+        return self.take(np.flatnonzero(~is_task))
+
+    def is_of(self, task: Hashable | Sequence[object]) -> Mask:
+        """Which rows (n,) are of a task, which has to be there.
+
+        Where several columns name tasks, it may be the list of their values.
+        """
         label = joined_label(task) if isinstance(task, list | tuple) else task
         tasks = encode(self.labels)[0]
         label = labels_like(as_labels([label]), tasks, ["task"]).tolist()[0]
@@ -208,11 +220,7 @@ class TrainingTable:
                 f"Unknown task {task!r}. The model knows "
                 f"{shortlist(tasks.tolist(), 5)}."
             )
-        if len(tasks) == 1:
-            raise ValueError(
-                f"{task!r} is the only task of the model: delete the model instead."
-            )
-        return self.take(np.flatnonzero(self.labels != label))
+        return np.asarray(self.labels == label)
 
     def codes(self) -> Codes:
         """Number of each row's task, shape (n,)."""
