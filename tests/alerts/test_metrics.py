@@ -9,9 +9,9 @@ parser = pytest.importorskip("prometheus_client.parser")
 
 def test_the_parser_of_prometheus_reads_what_is_written():
     metrics = [
-        Metric("rows_total", "counter", "Rows judged.", 1_000_000),
-        Metric("drifting_tasks", "gauge", "Tasks that drift.", 0),
-        Metric("watch_seconds", "gauge", "Seconds of the last run.", 1.5e-7),
+        Metric("rows_total", "Rows judged.", 1_000_000),
+        Metric("drifting_tasks", "Tasks that drift.", 0),
+        Metric("watch_seconds", "Seconds of the last run.", 1.5e-7),
     ]
     text = prometheus_text(metrics)
     read = list(parser.text_string_to_metric_families(text))

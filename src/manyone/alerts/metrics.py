@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 
 class Metric(NamedTuple):
@@ -12,16 +12,14 @@ class Metric(NamedTuple):
     Attributes
     ----------
     name : str
-        Without the prefix ``manyone_``; that of a counter ends in ``_total``.
-    kind : {"counter", "gauge"}
-        A counter only grows.
+        Without the prefix ``manyone_``. That of a counter, which only grows, ends in
+        ``_total``; others are gauges.
     meaning : str
         One line.
     value : float
     """
 
     name: str
-    kind: Literal["counter", "gauge"]
     meaning: str
     value: float
 
@@ -32,6 +30,7 @@ def prometheus_text(metrics: Iterable[Metric]) -> str:
     for metric in metrics:
         name = f"manyone_{metric.name}"
         lines.append(f"# HELP {name} {metric.meaning}")
-        lines.append(f"# TYPE {name} {metric.kind}")
+        kind = "counter" if name.endswith("_total") else "gauge"
+        lines.append(f"# TYPE {name} {kind}")
         lines.append(f"{name} {metric.value!r}")
     return "\n".join([*lines, ""])

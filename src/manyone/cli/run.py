@@ -46,8 +46,6 @@ from manyone.watch.store import Store, open_store, read_store
 from manyone.watch.versions import complete, replace_model
 
 _PATTERN = "*?["
-_EVERY_DAYS = 7.0
-_TRAIN_DAYS = 30.0
 # Notes in a store: the day of the last page, and of the last refit that was tried.
 _REPORTED = "reported_day"
 _REFITTED = "refitted_day"
@@ -191,9 +189,7 @@ class _Due:
         settings = self._settings["refit"]
         with open_store(self._state) as store, about(self._state):
             last = store.note(_REFITTED)
-            day = self._is_due(
-                store, _REFITTED, settings.get("every_days", _EVERY_DAYS)
-            )
+            day = self._is_due(store, _REFITTED, settings.get("every_days", 7.0))
             if day is None:
                 return
             champion = load_model(self._model)
@@ -204,9 +200,7 @@ class _Due:
                 store.commit()
                 return
             with working("refitting"):
-                verdict = challenge(
-                    champion, rows, settings.get("train_days", _TRAIN_DAYS)
-                )
+                verdict = challenge(champion, rows, settings.get("train_days", 30.0))
             if verdict.challenger is not None:
                 replace_model(store, self._model, verdict.challenger, verdict.facts)
             store.commit()

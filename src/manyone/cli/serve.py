@@ -28,8 +28,6 @@ from manyone.cli.models import Model, load_model
 from manyone.serve import make_app
 from manyone.watch.store import read_store
 
-_GRACE = 30  # seconds for requests that run when the service is stopped
-
 
 def serve(
     model: Model,
@@ -52,7 +50,7 @@ def serve(
             app,
             log_level="warning",
             access_log=False,
-            timeout_graceful_shutdown=_GRACE,
+            timeout_graceful_shutdown=30,  # seconds for requests that still run
         )
         place = f"[{host}]" if ":" in host else host
         typer.echo(f"Serving {model} at http://{place}:{listener.getsockname()[1]}")

@@ -265,10 +265,8 @@ def _refuse_other_ids(store: Store, state: Path, id: str | None) -> None:
 def _write_metrics(path: Path, counts: list[Metric], seconds: float) -> None:
     """Numbers for Prometheus, in a file that its node exporter reads."""
     run = [
-        Metric("watch_seconds", "gauge", "Seconds of the last run.", seconds),
-        Metric(
-            "watch_time_seconds", "gauge", "When it ended, since 1970.", clock.time()
-        ),
+        Metric("watch_seconds", "Seconds of the last run.", seconds),
+        Metric("watch_time_seconds", "When it ended, since 1970.", clock.time()),
     ]
     text = prometheus_text([*counts, *run])
     write_atomically(path, text.encode())

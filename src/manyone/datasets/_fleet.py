@@ -18,8 +18,6 @@ STRANGER = ("swap",)
 KINDS = {"own": OWN, "stranger": STRANGER, "both": OWN + STRANGER}
 
 _NOISE = 0.4  # standard deviation of a sensor's own noise; its total variance is 1
-_SPREAD = 3.0  # deviation of the machines' means, in units of a sensor's own
-_SCALE_SPREAD = 0.5  # standard deviation of the logarithm of the sensors' scales
 
 
 @loader
@@ -217,8 +215,8 @@ def _draw_machines(
         single = rng.standard_normal(size)
         return np.sqrt(relatedness) * common + np.sqrt(1 - relatedness) * single
 
-    mean = _SPREAD * mix(rng.standard_normal((n_types, d))[machine_type])
-    scale = np.exp(_SCALE_SPREAD * mix(rng.standard_normal((n_types, d))[machine_type]))
+    mean = 3.0 * mix(rng.standard_normal((n_types, d))[machine_type])
+    scale = np.exp(0.5 * mix(rng.standard_normal((n_types, d))[machine_type]))
     loadings = mix(rng.standard_normal((1, d, q)))
     loadings *= np.sqrt(1 - _NOISE**2) / np.linalg.norm(loadings, axis=2, keepdims=True)
     return _Machines(machine_type, mean, scale, loadings)

@@ -29,11 +29,7 @@ from manyone.watch.incidents import incidents_of
 from manyone.watch.store import read_store
 
 _PROMETHEUS = "text/plain; version=0.0.4"
-_MOST_REASONS = 20
-_MOST_INCIDENTS = 1000
 _NO_STATE = "There is no store: start manyone serve with --state, as watch has it."
-
-
 # What this process counts.
 _COUNTED = {
     "requests_total": "Requests to score.",
@@ -114,7 +110,7 @@ class _Service:
         """Counts of this process, and of the store."""
         with self._lock:
             metrics = [
-                Metric(name, "counter", meaning, self._counts[name])
+                Metric(name, meaning, self._counts[name])
                 for name, meaning in _COUNTED.items()
             ]
         if self._state is not None:
@@ -141,7 +137,7 @@ def make_app(model: TableModel, name: str = "", state: Path | None = None) -> Fa
     @app.post("/score")
     async def score(
         request: Request,
-        explain: Annotated[int, Query(ge=0, le=_MOST_REASONS)] = 0,
+        explain: Annotated[int, Query(ge=0, le=20)] = 0,
         unknown: Literal["pooled", "error"] = "pooled",
     ) -> Response:
         """Score rows, which are JSON or CSV; the answer is JSON."""
@@ -156,7 +152,7 @@ def make_app(model: TableModel, name: str = "", state: Path | None = None) -> Fa
     @app.get("/incidents")
     def incidents(
         request: Request,
-        limit: Annotated[int, Query(ge=1, le=_MOST_INCIDENTS)] = 100,
+        limit: Annotated[int, Query(ge=1, le=1000)] = 100,
     ) -> JSONResponse:
         """Incidents of the store, the least likely by chance first."""
         _refuse_other_options(request, ("limit",))

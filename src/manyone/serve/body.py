@@ -24,9 +24,8 @@ _LONGEST_HEADER = 2**20
 _GZIP = b"\x1f\x8b"
 _PARQUET = b"PAR1"
 _ZIP = b"PK\x03\x04"
-# What whole numbers of a column can be, and digits that are too many.
+# What whole numbers of a column can be.
 _WHOLE = range(-(2**63), 2**63)
-_LONG = 25
 
 
 class RequestError(Exception):
@@ -119,6 +118,6 @@ def _rows_of_json(model: TableModel, body: bytes) -> pl.DataFrame:
 
 def _whole(digits: str) -> float:
     """A whole number of JSON, which may be longer than a column can hold."""
-    if len(digits) < _LONG and int(digits) in _WHOLE:
+    if len(digits) <= len(str(_WHOLE.start)) and int(digits) in _WHOLE:
         return int(digits)
     return float(digits)

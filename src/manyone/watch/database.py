@@ -9,7 +9,8 @@ from pathlib import Path
 
 from manyone.watch.schema import APPLICATION, FORMAT, TABLES, VIEWS
 
-_SQLITE = b"SQLite format 3\0"
+#: How every SQLite file begins.
+SQLITE = b"SQLite format 3\0"
 # How states begin that an older manyone, or Monitor.save_state, wrote.
 _STATES = (b"manyone monitor state", b"manyone archive ")
 _BUSY = "is being written by another process. Try again when that is done."
@@ -42,7 +43,7 @@ def make_file(path: Path) -> bool:
                 f"{path} is a state of an older manyone, or one saved from Python; "
                 "manyone watch needs its own. Name another file."
             ) from None
-        if start and not start.startswith(_SQLITE):
+        if start and not start.startswith(SQLITE):
             raise StoreError(f"{path} {_REMEDIES['SQLITE_NOTADB']}") from None
         return False
     return True

@@ -151,9 +151,8 @@ class Monitor:
                 f"The model promises alarms on {rate:.3g} of normal rows now, before "
                 f"it was {self.state.rate:.3g}. From here on the new rate is used."
             )
-            self.state.level = np.minimum(
-                self.state.level * rate / self.state.rate, 0.5
-            )
+            scaled = self.state.level * rate / self.state.rate
+            self.state.level = np.minimum(scaled, thresholds.highest_level(rate))
             self.state.rate = rate
 
     # -------------------------------------------------------------------------- updates

@@ -21,6 +21,7 @@ from manyone.files.registry import register
 from manyone.files.shapes import Sizes
 from manyone.tables import TableModel
 from manyone.tables.past import TablePast
+from manyone.watch.database import SQLITE
 from manyone.watch.drift import BETS, LONGEST, first_neighbours, fresh_shares
 from manyone.watch.memory import (
     NORMAL,
@@ -43,7 +44,6 @@ from manyone.watch.thresholds import (
 )
 
 _KIND = "state"
-_STORE = b"SQLite format 3\0"
 
 
 class _Kept(NamedTuple):
@@ -236,7 +236,7 @@ class MonitorState:
             If it is not such a file, or damaged.
         """
         content = Path(path).read_bytes()
-        if content.startswith(_STORE):
+        if content.startswith(SQLITE):
             raise ValueError(
                 f"{path} is a store of manyone watch, not a state saved by Monitor. "
                 "Name another file."

@@ -20,7 +20,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -62,36 +62,30 @@ class ReadFile:
     consumed: Consumed
 
 
-# What was counted since the store was made, and what is so now: name, kind, meaning,
-# query.
-_METRICS: list[tuple[str, Literal["counter", "gauge"], str, str]] = [
+# What was counted since the store was made, and what is so now: name, meaning, query.
+_METRICS = [
     (
         "rows_total",
-        "counter",
         "Rows judged.",
         "SELECT coalesce(max(number), 0) FROM judged_row",
     ),
     (
         "alarms_total",
-        "counter",
         "Rows that raised an alarm.",
         "SELECT count(*) FROM judged_row WHERE alarm = 1",
     ),
     (
         "incidents_total",
-        "counter",
         "Incidents that stood out.",
         "SELECT count(*) FROM incident WHERE stands_out = 1",
     ),
     (
         "drifting_tasks",
-        "gauge",
         "Tasks that drift.",
         "SELECT count(*) FROM task WHERE drift_flagged IS NOT NULL",
     ),
     (
         "silent_tasks",
-        "gauge",
         "Tasks that went silent.",
         "SELECT count(*) FROM task WHERE silent IS NOT NULL",
     ),
@@ -387,8 +381,8 @@ class Store:
     def metrics(self) -> list[Metric]:
         """Counts for Prometheus."""
         return [
-            Metric(name, kind, meaning, self.execute(sql).fetchone()[0])
-            for name, kind, meaning, sql in _METRICS
+            Metric(name, meaning, self.execute(sql).fetchone()[0])
+            for name, meaning, sql in _METRICS
         ]
 
     def prune_values(self, days: int) -> None:

@@ -18,7 +18,7 @@ Summed over n rows of weight 1 there are at most
 
 Accepted rows are learned from, so thresholds have bounds that no accepted row can move.
 They stay below the median of the left-out scores, and fall below the first threshold by
-at most its distance from that median (times `CAP`). Only a row that a person has called
+at most its distance from that median. Only a row that a person has called
 normal may move them further.
 """
 
@@ -38,9 +38,6 @@ WINDOW = 100
 STEP = 0.02
 #: Step of the level as long as there are none.
 GUARDED_STEP = 0.005
-#: How far a threshold may fall unconfirmed, in distances of the first one from the
-#: median.
-CAP = 1.0
 #: Alarms that a task may owe and still raise one, for rows that are far out. With none,
 #: a sensor that died raised 1 alarm in 12 rows, after a week with six false alarms.
 MOST_DEBT = 25
@@ -50,7 +47,6 @@ _FACTOR = 2.0
 #: Without answers, rows of a run are not learned from.
 RUN = 0.5
 _MEMORY = 0.8
-_HIGHEST = 0.5
 # With this share of tied scores and fewer, unchanged yes/no rows raised no more drift
 # flags than continuous ones. From a fifth on they raised more
 # (tests/watch/test_drift_of_discrete_rows.py).
@@ -102,7 +98,7 @@ def anchors_of(estimator: OneClassEstimator) -> Anchors:
     # Among too few scores for the rate no rank is low enough: the bound is the
     # threshold.
     ranked = _places(np.full(n_tasks, rate), scores) >= 0
-    low = np.where(ranked, first - CAP * (middle - first), first)
+    low = np.where(ranked, first - (middle - first), first)
     return Anchors(scores, opening, low, middle)
 
 
@@ -194,6 +190,11 @@ def confirmed_low(low: Array, window: Array, confirmed: Mask) -> Array:
     )
 
 
+def highest_level(rate: float) -> float:
+    """The level that no task exceeds."""
+    return max(0.5, rate)
+
+
 def moved_level(
     level: Array, weight: Array, alarm: Mask, rate: float, answered: Mask
 ) -> Array:
@@ -201,7 +202,8 @@ def moved_level(
 
     In tasks without an answer of their own the level stays at 0 or above.
     """
-    moved = np.minimum(level + STEP * weight * (rate - alarm), max(_HIGHEST, rate))
+    moved = level + STEP * weight * (rate - alarm)
+    moved = np.minimum(moved, highest_level(rate))
     return np.where(answered, moved, np.maximum(moved, 0.0))
 
 
