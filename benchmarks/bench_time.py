@@ -1,8 +1,9 @@
 """The promise over time: drift flags, held rates, servers, an attack, kills, tasks.
 
 Run ``python benchmarks/bench_time.py [part ...]`` with the parts exchangeable,
-discrete, shift, alike, blocks, clumps, servers, spacecraft, keystrokes, attack,
-answered, kills, killed, size; none is all. Figures are printed beside what they are to be.
+discrete, shift, listed, alike, blocks, clumps, servers, spacecraft, keystrokes, attack,
+answered, kills, killed, size; none is all. Figures are printed beside what they are to
+be.
 """
 
 from __future__ import annotations
@@ -124,6 +125,27 @@ def shift(sets: int = 8) -> None:
         wanted = " (at most 40)" if size == 2 else ""
         print(
             f"shift of {size:g} sd: flagged after {np.median(delays):g} rows{wanted}",
+            flush=True,
+        )
+
+
+def listed(sets: int = 20) -> None:
+    """Tasks listed as drifting: how many of them are quiet, how many moved are found."""
+    for moved in (0, 2, 5):
+        quiet = []
+        found = []
+        for model, new in streams(50, sets, 500):
+            new[200:, :moved] += 2.0
+            monitor = Monitor(model)
+            watch(monitor, new, answers=False)
+            tasks = monitor.drifting(drift_fdr=0.1)
+            quiet.append(np.sum(tasks >= moved) / max(len(tasks), 1))
+            found.append(np.sum(tasks < moved))
+        error = np.std(quiet) / np.sqrt(sets)
+        print(
+            f"{moved} of 25 tasks move by 2 sd: {100 * np.mean(quiet):.1f} ± "
+            f"{100 * error:.1f} % of those listed are quiet (at most 10), "
+            f"{np.mean(found):.1f} listed",
             flush=True,
         )
 
@@ -588,6 +610,7 @@ PARTS = {
     "exchangeable": exchangeable,
     "discrete": discrete,
     "shift": shift,
+    "listed": listed,
     "alike": alike,
     "blocks": blocks,
     "clumps": clumps,
