@@ -129,8 +129,9 @@ def as_labels(task: object) -> Labels:
 def encode(labels: Labels) -> tuple[Labels, Codes]:
     """Sorted labels (T,), and the code of each row (n,), or MISSING."""
     if labels.dtype != object:
-        tasks, codes = np.unique(labels, return_inverse=True)
-        return tasks, codes
+        tasks = np.unique(labels)
+        # Of texts, faster than with `return_inverse`, which sorts all rows.
+        return tasks, np.searchsorted(tasks, labels)
     tasks = as_labels(checks.sorted_labels(labels))
     return tasks, lookup(labels, tasks)
 

@@ -31,7 +31,7 @@ values.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -143,17 +143,11 @@ class Past:
     def take(self, entities: Codes) -> Self:
         """Some of the entities; -1 stands for one that nothing is known of."""
         has_past = entities >= 0
-        taken = {
-            each.name: getattr(self, each.name)[np.where(has_past, entities, 0)]
-            for each in fields(self)
-            if len(self)
-        }
-        if has_past.all() and taken:
-            return type(self)(**taken)
+        if has_past.all():
+            return type(self)(**{name: v[entities] for name, v in vars(self).items()})
         phases = self.phase_sums.shape[1]
         pasts = self.none(len(entities), self.total.shape[1], phases)
-        for name, values in taken.items():
-            getattr(pasts, name)[has_past] = values[has_past]
+        pasts.put(has_past, self.take(entities[has_past]))
         return pasts
 
     def of_columns(self, places: list[int]) -> Self:
@@ -188,10 +182,10 @@ class Past:
             return self
         return self.take(np.where(starts_anew, -1, np.arange(len(self))))
 
-    def put(self, entities: Codes, lines: Past) -> None:
-        """Other lines for some of the entities, in place."""
-        for each in fields(self):
-            getattr(self, each.name)[entities] = getattr(lines, each.name)
+    def put(self, entities: Codes | Mask, pasts: Past) -> None:
+        """Set the pasts of some of the entities, in place."""
+        for name, values in vars(pasts).items():
+            getattr(self, name)[entities] = values
 
 
 @dataclass(frozen=True, eq=False)
@@ -291,17 +285,13 @@ def past_columns(
         is_first[1:] = block_codes[1:] != block_codes[:-1]
         present = block_codes[is_first]
         own_codes = np.cumsum(is_first) - 1
+        has_all = len(present) == len(past)
+        before = after if has_all else after.take(present)
         made, ends = _next_columns(
-            X[rows],
-            own_codes,
-            times[rows],
-            after.take(present),
-            span,
-            seasonal,
-            shortest,
+            X[rows], own_codes, times[rows], before, span, seasonal, shortest
         )
         values[rows] = made.values
-        if len(present) == len(past):
+        if has_all:
             after = ends
             continue
         after = past.take(np.arange(len(past))) if after is past else after
@@ -344,24 +334,22 @@ def _next_columns(
         usual = usual[:, seasonal.columns]
     sequences = _sequences(moments, past, span)
     pasts = _pasts(moments, level_then, sequences, past, span)
-    width = X.shape[1]
-    made = PastColumns(np.empty((len(X), 3 * width + usual.shape[1])), width)
-    made.usual[:] = usual
-    difference = np.subtract(level, pasts.mean[place], out=made.difference)
+    difference = level - pasts.mean.take(place, axis=0)
     difference[sequences.rows[place] < shortest] = np.nan
     if seasonal is not None:
         difference[np.isnan(usual_then)[place]] = np.nan
     # What is left of a mean of equal values is rounding.
     rounding = _ROUNDING * np.abs(X)
     difference[np.abs(difference) <= rounding] = 0.0
-    made.swing[:] = pasts.swing[place]
+    swing = pasts.swing.take(place, axis=0)
     # Gaps are counted from the first row on, whatever their length.
     is_new = sequences.gap_sums[place, 1] < weight_of(shortest - 1, LONG * span)
-    made.swing[is_new] = np.nan
-    stays = np.abs(X - pasts.value[place]) <= rounding
+    swing[is_new] = np.nan
+    stays = np.abs(X - pasts.value.take(place, axis=0)) <= rounding
     stays |= np.isnan(X)
-    made.still[:] = 0.0
-    made.still[stays] = pasts.still[place][stays] + 1.0
+    still = (pasts.still.take(place, axis=0) + 1.0) * stays
+    width = X.shape[1]
+    made = PastColumns(np.concatenate([difference, swing, still, usual], axis=1), width)
     ends = moments.ends()
     after = Past(
         time=moments.time[ends],
@@ -371,7 +359,7 @@ def _next_columns(
         sums=pasts.sums(ends),
         value=pasts.value[ends],
         still=pasts.still[ends],
-        gaps=np.column_stack([sequences.gap, sequences.gap_sums])[ends],
+        gaps=np.column_stack([sequences.gap[ends], sequences.gap_sums[ends]]),
         usual=np.broadcast_to(usual_then[ends], (len(ends), width)).copy(),
         visit=phases.current.time,
         visit_total=phases.current.total,
@@ -424,7 +412,8 @@ def _sequences(moments: Moments, past: Past, span: int) -> _Sequences:
         moments.is_last[is_first], past.gaps[moments.entity[is_first], 0], np.nan
     )
     starts = np.flatnonzero(is_first)
-    terms = np.column_stack([np.nan_to_num(gap), ~np.isnan(gap)])
+    has_gap = ~np.isnan(gap)
+    terms = np.column_stack([np.where(has_gap, gap, 0.0), has_gap])
     initial = past.gaps[moments.entity[starts], 1:]
     before = running(terms, starts, initial, LONG * span)
     weight = np.maximum(before[:, 1], 1.0)
@@ -462,9 +451,10 @@ class _Pasts(NamedTuple):
 
     def sums(self, moments: Codes) -> Array:
         """Sums before some moments, as in :class:`Past`."""
-        shape = (len(moments), self.value.shape[1])
-        parts = [np.broadcast_to(part[moments], shape) for part in self.parts]
-        return np.stack(parts, axis=1)
+        sums = np.empty((len(moments), _SUMS, self.value.shape[1]))
+        for number, part in enumerate(self.parts):
+            sums[:, number] = part[moments]
+        return sums
 
 
 def _pasts(
@@ -531,9 +521,9 @@ def _last_known(
 def _still_rows(has_moved: Mask, sequences: _Sequences, first: Array) -> Array:
     """Moments (m, p) up to each one, it included, in which nothing moved."""
     still = np.zeros(has_moved.shape)
-    rests = np.flatnonzero(~has_moved.all(axis=0))
-    if not len(rests):
+    if has_moved.all():
         return still
+    rests = np.flatnonzero(~has_moved.all(axis=0))
     begin = sequences.starts[sequences.of_moment][:, None]
     last_move = _last_place(has_moved[:, rests])
     place = np.arange(len(has_moved))[:, None]

@@ -70,12 +70,12 @@ def moments_of(X: Array, codes: Codes, times: Array, ended: Ended) -> Moments:
     line_before = np.searchsorted(codes, before) + np.arange(len(before))
     line = np.arange(len(codes)) + np.searchsorted(before, codes, side="right")
     number = len(codes) + len(before)
+    order = np.empty(number, dtype=np.intp)
+    order[line_before] = np.arange(len(before))
+    order[line] = np.arange(len(before), number)
 
     def merged(last: Array | Codes, rows: Array | Codes) -> NDArray[Any]:
-        both = np.empty((number, *rows.shape[1:]), dtype=last.dtype)
-        both[line_before] = last
-        both[line] = rows
-        return both
+        return np.concatenate([last, rows]).take(order, axis=0)
 
     entity = merged(before, codes)
     time = merged(ended.time[before], times)
@@ -138,7 +138,8 @@ def running(terms: Array | Mask, starts: Codes, initial: Array, span: int) -> Ar
         Or (m, 1), if all columns of a mask are alike.
     """
     if terms.dtype == bool and terms.shape[1] > 1:
-        are_alike = (terms == terms[:, :1]).all() and (initial == initial[:, :1]).all()
+        are_alike = terms.all() or (terms == terms[:, :1]).all()
+        are_alike &= (initial == initial[:, :1]).all()
         if are_alike:
             return running(terms[:, :1], starts, initial[:, :1], span)
     decay = decay_of(span)

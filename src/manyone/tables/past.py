@@ -177,8 +177,10 @@ class TablePast:
         places = find(tasks, self.tasks)[0]
         has_past = in_order | (places != MISSING)
         has_task = np.flatnonzero(np.append(has_past, False)[codes])
-        own = codes[has_task]
-        when = times[has_task]
+        # A slice takes no copy.
+        rows = slice(None) if len(has_task) == len(X) else has_task
+        own = codes[rows]
+        when = times[rows]
         if not in_order:
             begin = np.where(before.is_begun, before.past.time, -np.inf)
             when = np.where(np.isnan(when), when, _latest_so_far(own, when, begin))
@@ -197,7 +199,7 @@ class TablePast:
             )
         seasonal = self._seasonal()
         columns, after = past_columns(
-            X[has_task], own, when, fresh, self.span, seasonal, self.span
+            X[rows], own, when, fresh, self.span, seasonal, self.span
         )
         if len(has_task) < len(X):
             values = np.full((len(X), columns.values.shape[1]), np.nan)
@@ -232,12 +234,10 @@ class TablePast:
 def _latest_so_far(codes: Codes, times: Array, begin: Array) -> Array:
     """Latest time of the same entity up to each row (n,), from `begin` (E,) on."""
     order = np.argsort(codes, kind="stable")
-    starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
+    ends = np.cumsum(np.bincount(codes, minlength=len(begin)))
     latest = np.empty(len(times))
-    for rows in np.split(order, starts[1:]):
-        if len(rows):
-            so_far = np.fmax.accumulate(times[rows])
-            latest[rows] = np.fmax(so_far, begin[codes[rows[0]]])
+    for rows, first in zip(np.split(order, ends[:-1]), begin, strict=False):
+        latest[rows] = np.fmax(np.fmax.accumulate(times[rows]), first)
     return latest
 
 
