@@ -412,6 +412,24 @@ def test_exact_pvalues_are_refused_where_transformers_have_learned():
     np.testing.assert_array_equal(p, expected)
 
 
+def test_folds_keep_the_strength_that_all_rows_have_chosen(monkeypatch):
+    priors = []
+    learn = IndependentOCKSR._learn
+
+    def spy(self, rows, **options):
+        priors.append(self.covariance_prior)
+        return learn(self, rows, **options)
+
+    monkeypatch.setattr(IndependentOCKSR, "_learn", spy)
+    model = IndependentOCKSR(metric="adaptive")
+    pipeline = make_pipeline(StandardScaler(), model).fit(X, task=TASK)
+    chosen = pipeline.model_.solution_.scorer.scorer.metric.covariance_prior
+    # Only the model of all rows chooses: once on the way, once behind the scaler.
+    assert priors.count("auto") == 2
+    assert set(priors) == {"auto", chosen}
+    assert len(priors) > 20
+
+
 def test_a_step_that_refuses_new_values_is_named():
     rng = np.random.default_rng(0)
     X = np.array([["x"] * 30 + ["y"] * 9 + ["z"]]).T[rng.permutation(40)]

@@ -11,6 +11,8 @@ from sklearn.preprocessing import StandardScaler
 
 import manyone
 from manyone import AutoOneClass, IndependentOCKSR, JointOCKSR, TableModel
+from manyone.engines import Block, local_sweep
+from manyone.engines import fit as fit_blocks
 from manyone.estimators import METHODS
 
 pytestmark = pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
@@ -119,6 +121,31 @@ def test_a_limit_below_the_rate_is_refused_with_both():
     ):
         with pytest.raises(ValueError, match=r"0\.01 is below alarm_rate=0\.05"):
             fit()
+
+
+def test_a_refused_fit_leaves_the_promise_of_the_last():
+    X, task = rows()
+    model = IndependentOCKSR(alarm_rate=0.1, task_rate_limit=0.2).fit(X, task=task)
+    with pytest.raises(ValueError, match="outlier"):
+        model.fit(X, task=task, outlier=["?"] * len(X))
+    assert model.recalibrate(0.2).task_rate_limit == pytest.approx(0.4)
+
+
+def test_every_fit_takes_the_limit_of_the_parameters():
+    X, task = rows()
+    sweep = local_sweep([Block(X, task)])
+    model = fit_blocks(JointOCKSR(landmarks=20, random_state=0), sweep)
+    fit_blocks(model.set_params(task_rate_limit=0.1), sweep)
+    assert model.limit_ratio_ == pytest.approx(2.0)
+
+
+def test_updates_keep_the_limit_of_the_fit():
+    X, task = rows()
+    model = IndependentOCKSR(task_rate_limit=0.1).fit(X, task=task)
+    offsets = model.offset_
+    model.set_params(task_rate_limit=1.0).enroll(X[:3], task=["new"] * 3)
+    assert model.limit_ratio_ == pytest.approx(2.0)
+    assert len(model.offset_) == len(offsets) + 1
 
 
 def test_pipelines_tables_and_the_choice_pass_it_on(tmp_path):

@@ -1,4 +1,4 @@
-"""What a method can do, declared once by its class and read by everybody else."""
+"""What a method can do: its class declares it, and all other code reads it there."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from manyone._sklearn import Constraints, Interval, StrOptions
 
 Grid = Mapping[str, Sequence[object]]
 
-# Of fields that say how a method is run, not what it can do for a user.
+# Metadata of fields about how a method is run; users are not shown these.
 _INTERNAL = {"internal": True}
 _SHARED: Grid = {
     "kernel": ("rbf", "laplacian", "rbf+laplacian"),
@@ -21,7 +21,7 @@ _SHARED: Grid = {
 
 #: Constraints of the parameter of a ridge regression.
 RIDGE: Constraints = {"alpha": [Interval(Real, 0, None, closed="left")]}
-#: Constraints of the parameters of a method that few rows may stand for all in.
+#: Constraints of the parameters of methods with landmarks.
 LANDMARKS: Constraints = {
     "landmarks": [Interval(Integral, 1, None, closed="left"), None],
     "random_state": ["random_state"],
@@ -33,7 +33,7 @@ ITERATIONS: Constraints = {
 }
 #: Fitted attributes of methods with iterations.
 ITERATED = ("objective_path_", "n_iter_")
-#: What methods that look at one task at a time can choose of a metric.
+#: Constraints of the parameters of methods with a metric for each task.
 TASK_METRIC: Constraints = {
     "metric": [StrOptions({"plain", "whitened", "adaptive"})],
     "scale_prior": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
@@ -54,45 +54,44 @@ class Capabilities:
     exact_pvalues : bool
         Full conformal p-values, ``pvalues(..., exact=True)``.
     landmarks : bool
-        Few rows may stand for all, ``landmarks=``. Rows may then come in blocks from
-        anywhere, see :mod:`manyone.engines`.
+        The model may be expanded over few rows, ``landmarks=``. Rows may then come in
+        blocks from anywhere, see :mod:`manyone.engines`.
     sample_rows : int
-        Rows that a fit by passes learns from one by one, where there are more; 0: sums
-        of all rows say everything.
+        Most rows that a fit with landmarks learns from. 0: it learns from sums over all
+        rows.
     outliers : bool
         Known outliers shape the model, ``fit(..., outlier=)``.
     sample_weight : bool
-        Weights shape the model; otherwise they count for thresholds only.
+        Weights shape the model; else they matter for thresholds only.
     joint : bool
         Rows of other tasks enter the function of a task.
     learns : tuple of str
         Fitted attributes beyond those of every method, such as ``"structure_"``.
     regression : bool
-        Fits responses of the rows (1 for their own task), so it has a sum of squared
+        Fits responses of the rows (1 for their own task), so there is a sum of squared
         errors.
     folds : int
-        Refits that thresholds come from; 0 where left-out scores have a closed form.
+        Folds that thresholds come from; 0 if left-out scores have a closed form.
     merges_copies : bool
-        Copies of a row are fitted as one row of more weight: iterations would tell them
-        apart.
+        Copies of a row are fitted as one row of more weight. (Rounding in iterations
+        would make them differ.)
     left_out_grid : {"joint", "each task"} or None
-        Whose closed form judges a whole grid of ridges at once: that of the joint ridge
-        regression, or of one for each task. None: settings are judged by folds.
+        The ridge regression whose closed form judges a grid of ridges: that of all
+        tasks together, or of each task alone. None: folds judge settings.
     grid : mapping
-        What `tune` tries.
+        Settings that `tune` tries.
     strengths : mapping
-        What `tune` tries after `grid`, which is then judged as for the joint ridge
-        regression.
+        Settings that `tune` tries after those of `grid`, which the joint ridge
+        regression then judges.
     task_metric : bool
         Every task may have a metric of its own, ``metric="adaptive"``.
     slow : bool
-        One fit costs many times that of a ridge: studies with many fits leave the
-        method out.
+        A fit takes many times as long as a ridge regression. Studies with many fits do
+        without the method.
     quick : bool
-        Choosing its settings is fast enough for a first look.
+        Its settings are chosen fast enough for a first look.
     short_grid : mapping or None
-        What experiments choose from where the whole grid would take too long; None is
-        the whole.
+        What experiments choose from if `grid` takes too long; None: `grid`.
     """
 
     exact_pvalues: bool = False
@@ -114,10 +113,10 @@ class Capabilities:
     short_grid: Grid | None = field(default=None, metadata=_INTERNAL)
 
 
-#: What every method of the package has declared, by the name of its class.
+#: What each method of the package declares, by the name of its class.
 DECLARED: dict[str, Capabilities] = {}
 
 
 def methods_that(ability: str) -> list[str]:
-    """Names of the methods that have declared an ability, such as ``"landmarks"``."""
+    """Names of the methods that declare an ability, such as ``"landmarks"``."""
     return [name for name, can in DECLARED.items() if getattr(can, ability)]

@@ -29,12 +29,11 @@ Model = TypeVar("Model")
 def fit(model: Model, sweep: Sweep) -> Model:
     """Fit an estimator with `landmarks` to rows that only passes over blocks can see.
 
-    The first pass samples rows of every task, and landmarks and widths are chosen from
-    them; the second adds up statistics, which are solved; the third leaves every row
-    out and keeps what thresholds and p-values need of its score. A whitened metric
-    takes one more, after the first. Methods that learn from a sample
-    (``can.sample_rows``) are fitted to it as to any rows in memory where it holds all
-    of them.
+    The first pass samples rows of every task, from which landmarks and widths are
+    chosen. The second adds up the sums that the model is solved from. The third scores
+    each row by the model without it, for thresholds and p-values. A whitened metric
+    takes one more pass, after the first. Methods that learn from a sample
+    (``can.sample_rows``) are fitted as to rows in memory, if the sample has all rows.
 
     Parameters
     ----------
@@ -42,7 +41,7 @@ def fit(model: Model, sweep: Sweep) -> Model:
         One that declares ``can.landmarks``, with landmarks, or an
         :class:`~manyone.AutoOneClass`, which is fitted to a sample.
     sweep : callable
-        Runs a pass: ``sweep(step)`` is ``step.partial`` of all blocks, merged by
+        Runs a pass: ``sweep(step)`` merges ``step.partial`` of all blocks by
         ``step.merge``.
 
     Returns

@@ -1,4 +1,4 @@
-"""Words for the user: warnings that point at the user's line, and lists kept short."""
+"""Text for users: warnings that point at their line, numbers of things, short lists."""
 
 from __future__ import annotations
 

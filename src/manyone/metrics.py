@@ -1,4 +1,4 @@
-"""How well scores tell a task's own rows from all others."""
+"""How well scores tell the rows of a task from those of other tasks."""
 
 from __future__ import annotations
 
@@ -20,10 +20,9 @@ from manyone.selection.criteria import task_aucs
 class TaskAUC:
     """Mean AUC over tasks, as a scorer for grid searches of scikit-learn.
 
-    The rows of the other tasks in the validation fold are the negatives, so it judges
-    by strangers, not by faults. The estimator may be the last step of a pipeline; a
-    :class:`TableModel` is not scored. With metadata routing enabled, give the labels to
-    `fit`:
+    Negatives of a task are the rows of other tasks in the validation fold: strangers,
+    not faults. The estimator may be the last step of a pipeline, but not a
+    :class:`TableModel`. Enable metadata routing, and give the labels to `fit`:
 
     >>> import numpy as np, sklearn
     >>> from sklearn.model_selection import GridSearchCV, StratifiedKFold
@@ -45,8 +44,8 @@ class TaskAUC:
     ) -> float:
         """Mean AUC over the tasks with rows in the training and the validation fold.
 
-        Warns where those are only part of the tasks: a search over sorted rows, cut
-        without stratification, would otherwise compare settings on one or two tasks.
+        Warns if these are not all tasks: folds of sorted rows, cut without
+        stratification, may have one or two tasks only.
 
         Parameters
         ----------
@@ -67,8 +66,7 @@ class TaskAUC:
                 "if sklearn.set_config(enable_metadata_routing=True) was called before."
             )
         scores = model.score_tasks(X)
-        # Tasks without a training row in this fold cannot be judged; their rows are
-        # negatives.
+        # Tasks without training rows cannot be judged. Their rows are negatives.
         labels = one_per_row("task", task, len(scores))
         codes, _ = find(labels, model.tasks_)
         aucs = task_aucs(scores, codes)
@@ -90,7 +88,7 @@ class TaskAUC:
         return float(np.nanmean(aucs))
 
     def get_metadata_routing(self) -> MetadataRequest:
-        """Request the task labels of the validation rows."""
+        """Requests of the scorer: task labels of the validation rows."""
         request = MetadataRequest(owner=self)
         request.score.add_request(param="task", alias=True)
         return request

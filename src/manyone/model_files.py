@@ -1,4 +1,4 @@
-"""Save and load fitted models: types that files may hold, and checks of values."""
+"""Save and load fitted models: the types that files may hold, and their checks."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ from manyone.tables.reference import Reference
 from manyone.tables.training import TrainingTable
 from manyone.tables.unknown import UnknownTasks
 
-#: What files of models hold.
+#: Types of models that can be saved.
 Model: TypeAlias = (
     OneClassEstimator
     | AutoOneClass
@@ -79,8 +79,8 @@ def save(
     """Write a fitted estimator, or a pipeline around one, to a file.
 
     The file appears whole or not at all: it is written beside its place, flushed to
-    disk, and renamed. The file that a link names is replaced, not the link; permissions
-    stay.
+    disk, and renamed. Of a link, the file that it names is replaced. Permissions are
+    kept.
 
     Parameters
     ----------
@@ -88,8 +88,8 @@ def save(
     path : path
         Conventionally ``*.manyone``.
     trusted : sequence of str
-        Full names of further types that steps of other packages hold, and that `load`
-        will be told to trust.
+        Full names of further types that steps of other packages hold. `load` must then
+        be given the same names.
 
     Raises
     ------
@@ -145,7 +145,7 @@ def load(path: str | os.PathLike[str], *, trusted: Sequence[str] = ()) -> Model:
 
 
 def read_header(path: str | os.PathLike[str]) -> dict[str, object]:
-    """What a model file says about itself: type, versions, sizes, checksum.
+    """The header of a model file: type, versions, sizes, checksum.
 
     Parameters
     ----------
@@ -440,7 +440,7 @@ register(ForwardCheck, {"codes": "m! in T", "p_value": "m!", "n_tasks": "= T"})
 # --------------------------------------------------------------------------- estimators
 
 _Texts = dict[str, Labels]
-# What every estimator may have, beside its parameters and what `Scoring` declares.
+# Attributes of all estimators, beside parameters and those that `Scoring` annotates.
 _ATTRIBUTES: dict[str, Hint] = {
     "n_features_in_": int,
     "feature_names_in_": Labels,
@@ -511,7 +511,7 @@ class _Estimator(Protocol):
     def get_params(self) -> object: ...
 
 
-# Of scikit-learn's pipelines a step may be left out, of ours the last may be chosen.
+# A step may also be None or a text: "passthrough".
 _STEPS: Hint = list[tuple[str, _Estimator | str | None]]
 
 
@@ -530,7 +530,7 @@ def _check_task_pipeline(pipeline: TaskPipeline, sizes: Sizes) -> None:
 
 
 def _register_methods() -> None:
-    """Register methods that were added since the last time, by their names."""
+    """Register the methods of the registry that files do not know yet."""
     for cls in METHODS.values():
         if entry_of(cls) is None:
             register(

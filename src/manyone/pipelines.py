@@ -1,4 +1,4 @@
-"""Transformers in front of an estimator, with ``task=`` for those that ask for it."""
+"""Pipelines of transformers and an estimator, whose methods take ``task=``."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from manyone.routing import RoutingState, Transformer, asked
 
 
 class _NotRemade(Exception):
-    """A transformer refuses rows that it was not fitted to."""
+    """A transformer refuses held-out rows, or the rows that are left to fit it to."""
 
     def __init__(self, step: str, reason: ValueError) -> None:
         super().__init__(step, reason)
@@ -43,14 +43,14 @@ class _NotRemade(Exception):
 
 
 def _as_rows(made: object) -> Rows:
-    """Rows that a transformer has made, as models take them."""
+    """The output of a transformer as rows of a model."""
     if sparse.issparse(made):
         return sparse.csr_array(made, dtype=np.float64)
     return np.asarray(made, dtype=np.float64)
 
 
 def _passes_rows(step: object) -> bool:
-    """Whether a step leaves rows as they are."""
+    """Whether a step does not change rows."""
     return step is None or (isinstance(step, str) and step == "passthrough")
 
 
@@ -58,18 +58,17 @@ def _passes_rows(step: object) -> bool:
 class TaskPipeline(Delegating, RoutingState, OutlierMixin, BaseComposition):
     """Transformers and an estimator as one; made by :func:`manyone.make_pipeline`.
 
-    Every method of the estimator is there, with rows as the first transformer takes
-    them. What the transformers have learned stays when rows are enrolled or forgotten.
+    It has every method of the estimator, and takes rows as the first transformer does.
+    `enroll` and `forget` do not fit transformers again.
 
     Thresholds are set by refits without some of the rows, transformers included: about
-    fifteen to twenty-five fits of all. Transformers stay as they are where the
-    estimator has landmarks, where rows are not in memory, and where they get the time
-    of rows.
+    fifteen to twenty-five fits. Transformers are fitted once only if the estimator has
+    landmarks, if rows are not in memory, and if transformers get the time of rows.
 
     Parameters
     ----------
     steps : list of (str, transformer), the last an estimator
-        A transformer may be ``"passthrough"``: rows pass it as they are.
+        ``"passthrough"`` in the place of a transformer does not change rows.
 
     Attributes
     ----------
@@ -82,7 +81,7 @@ class TaskPipeline(Delegating, RoutingState, OutlierMixin, BaseComposition):
     n_features_in_, feature_names_in_
         Of the first step.
     choice_, tuning_ : dict of arrays
-        What was tried, where `auto` or `tune` chose the last step.
+        What was tried, if `auto` or `tune` has chosen the last step.
     """
 
     steps: list[tuple[str, Transformer]]
@@ -100,9 +99,10 @@ class TaskPipeline(Delegating, RoutingState, OutlierMixin, BaseComposition):
     ) -> Self:
         """Fit the transformers, then the estimator; see its `fit`.
 
-        Transformers that want the time of rows (:class:`~manyone.TaskHistory`) get
-        `time`, or a column of that name, which later frames then have, too. Arrays
-        come with their times: ``predict(X, task=task, time=time)``.
+        Transformers that need the time of rows (:class:`~manyone.TaskHistory`) get
+        `time`: one value per row, or the name of a column, which later frames then must
+        have. For arrays, scoring methods take it too:
+        ``predict(X, task=task, time=time)``.
         """
         last = self._last_step()
         roles = {"task": task, "outlier": outlier, "groups": groups, "time": time}
@@ -117,17 +117,16 @@ class TaskPipeline(Delegating, RoutingState, OutlierMixin, BaseComposition):
         sample_weight: object,
         **roles: object,
     ) -> Self:
-        """Fit the transformers, then the estimator to what they return."""
+        """Fit the transformers, then an estimator to their output by calling `fit`."""
         self.label_columns_, X, *values = split_columns(X, **roles)
         labels = dict(zip(roles, values, strict=True))
         time = labels.pop("time", None)
         Z = self._fit_transformers(X, sample_weight, task=labels["task"], time=time)
         labels["sample_weight"] = sample_weight
-        # What transformers know of a row's past others cannot tell: with `time` they
-        # stay.
+        # With `time`, rows are made from earlier rows: none can be left out of these.
         anew = self._has_learned and in_memory(X) and time is None
         with warnings.catch_warnings():
-            if anew:  # what has to be said about thresholds is said below
+            if anew:  # thresholds are set again below, with their warnings
                 warnings.simplefilter("ignore", CalibrationWarning)
             fitted = fit(Z, **labels)
         model = fitted._inner if isinstance(fitted, Delegating) else fitted
@@ -147,8 +146,8 @@ class TaskPipeline(Delegating, RoutingState, OutlierMixin, BaseComposition):
     ) -> None:
         """Set the thresholds of a model by refits without rows, transformers included.
 
-        The rows that leave would else have shaped the transformers, and new ones have
-        not: a column that is 0 but in one row gets the scale of that row.
+        New rows have not shaped the transformers, so left-out rows must not either. If
+        a column is 0 in all rows but one, its scale is that of this one row.
         """
         rows, tasks, source = training_rows(model, Z, **labels, reset=False)
         if rows.columns is not None:
@@ -189,7 +188,7 @@ class TaskPipeline(Delegating, RoutingState, OutlierMixin, BaseComposition):
                     "calibrate() held-out rows."
                 )
         for warning in warned:
-            # The rest was said by the first fit.
+            # The first fit has given all other warnings.
             if issubclass(warning.category, CalibrationWarning):
                 warn_user(str(warning.message), warning.category)
 
@@ -202,11 +201,11 @@ class TaskPipeline(Delegating, RoutingState, OutlierMixin, BaseComposition):
         )
 
     def _fit_transformers(
-        self, X: object, sample_weight: object, **known: object
+        self, X: object, sample_weight: object, **roles: object
     ) -> object:
-        """Rows as the estimator gets them.
+        """Fit the transformers, and return the rows as they make them.
 
-        A transformer gets task, time and counts where its methods have them.
+        A transformer gets tasks, times and counts if its methods take them.
         """
         self.steps_ = []
         for name, step in self._transformers():
@@ -217,12 +216,12 @@ class TaskPipeline(Delegating, RoutingState, OutlierMixin, BaseComposition):
                 )
             self.steps_.append((name, clone(step)))
         for _, step in self.steps_:
-            step.fit(X, **asked(step, "fit", **known, sample_weight=sample_weight))
-            X = step.transform(X, **asked(step, "transform", **known))
+            step.fit(X, **asked(step, "fit", **roles, sample_weight=sample_weight))
+            X = step.transform(X, **asked(step, "transform", **roles))
         return X
 
     def _transformers(self) -> list[tuple[str, Transformer]]:
-        """All steps but the last; rows pass some of them as they are."""
+        """All steps but the last, without those that do not change rows."""
         steps = self.steps[:-1]
         return [(name, step) for name, step in steps if not _passes_rows(step)]
 
@@ -230,7 +229,7 @@ class TaskPipeline(Delegating, RoutingState, OutlierMixin, BaseComposition):
     def of_fitted(
         cls, steps: list[tuple[str, Transformer]], model: OneClassEstimator
     ) -> Self:
-        """The pipeline of these fitted transformers and this fitted model."""
+        """A fitted pipeline of fitted transformers and a fitted model."""
         pipeline = cls(steps)
         pipeline.steps_ = pipeline._transformers()
         pipeline.label_columns_ = {}
@@ -281,11 +280,11 @@ class TaskPipeline(Delegating, RoutingState, OutlierMixin, BaseComposition):
 
     @property
     def named_steps(self) -> Bunch:
-        """The steps by name, fitted where the pipeline is."""
+        """The steps by name; those of a fitted pipeline are fitted."""
         return Bunch(**dict(self._current_steps()))
 
     def _current_steps(self) -> list[tuple[str, Transformer]]:
-        """The steps, fitted where the pipeline is."""
+        """The steps; those of a fitted pipeline are fitted."""
         if "model_" not in vars(self):
             return self.steps
         fitted = {**dict(self.steps_), self.steps[-1][0]: self.model_}
@@ -307,7 +306,7 @@ class TaskPipeline(Delegating, RoutingState, OutlierMixin, BaseComposition):
         return Pipeline(steps[which])
 
     def __sklearn_tags__(self) -> Any:
-        """Tags: what the last step is, and rows as all steps take them."""
+        """Tags: sparse rows if all steps take them, a kernel matrix if the first does."""
         tags = super().__sklearn_tags__()
         steps = [step for _, step in self.steps if hasattr(step, "fit")]
         inner = [get_tags(step).input_tags for step in steps]
@@ -336,7 +335,7 @@ class TaskPipeline(Delegating, RoutingState, OutlierMixin, BaseComposition):
 
     @property
     def feature_names_in_(self) -> Labels:
-        """Names of these columns, where they have names."""
+        """Names of these columns, if they have names."""
         return np.asarray(self._first.feature_names_in_)
 
     @property
@@ -355,7 +354,7 @@ class TaskPipeline(Delegating, RoutingState, OutlierMixin, BaseComposition):
     def rows_for_model(
         self, X: object, *, task: object = None, time: object = None
     ) -> Any:
-        """Rows as the estimator gets them, after all transformers."""
+        """The output of the last transformer, which the estimator scores."""
         check_is_fitted(self)
         X, time, task = split_labels(X, self.label_columns_, time=time, task=task)
         return self._transformed(X, task, time)
@@ -380,7 +379,7 @@ class TaskPipeline(Delegating, RoutingState, OutlierMixin, BaseComposition):
     def score_tasks(self, X: object, *, time: object = None) -> Array:
         """Score of every row against every task, shape (n, T).
 
-        Where a transformer wants to know the task, rows are transformed once for each.
+        If a transformer takes the task, rows are transformed once for each task.
         """
         check_is_fitted(self)
         if not any(

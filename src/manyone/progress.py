@@ -1,4 +1,4 @@
-"""How far long work has come, for whoever wants to know."""
+"""Progress of long work, for callers that listen."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-#: Called with the steps done and those known of.
+#: Called with the number of steps that are done, and of all steps so far.
 Tell = Callable[[int, int], None]
-#: Called with a line for people.
+#: Called with a line of text for people.
 Say = Callable[[str], None]
 T_co = TypeVar("T_co", covariant=True)
 
 
 class _Counted(Sized, Iterable[T_co], Protocol[T_co]):
-    """What can be counted before it is gone through."""
+    """An iterable of known length."""
 
 
 @dataclass
 class _Count:
-    """Steps done and known of, and who is told."""
+    """Numbers of steps, and the functions to call."""
 
     tell: Tell
     say: Say | None
@@ -39,7 +39,7 @@ _count: ContextVar[_Count | None] = ContextVar("count", default=None)
 
 @contextmanager
 def listening(tell: Tell, say: Say | None = None) -> Iterator[None]:
-    """Call `tell` whenever a step is done inside, and `say` with what is announced."""
+    """Call `tell` after each step inside the block, and `say` with announcements."""
     token = _count.set(_Count(tell, say))
     try:
         yield
@@ -48,7 +48,7 @@ def listening(tell: Tell, say: Say | None = None) -> Iterator[None]:
 
 
 def counted(steps: _Counted[T_co]) -> Generator[T_co]:
-    """Go through steps, and tell who listens; steps that are left out count as done."""
+    """Yield steps and report each to a listener; at the end all count as done."""
     count = _count.get()
     if count is None:
         yield from steps
@@ -66,7 +66,7 @@ def counted(steps: _Counted[T_co]) -> Generator[T_co]:
 
 
 def announce(text: str) -> None:
-    """Say a line to whoever listens."""
+    """Send a line of text to a listener, if there is one."""
     count = _count.get()
     if count is not None and count.say is not None:
         count.say(text)

@@ -1,4 +1,4 @@
-"""Who asks for the task: metadata requests that can be saved, and steps that get it."""
+"""Metadata requests: state that files can hold, and what transformers request."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from sklearn.utils.metadata_routing import MetadataRequest, get_routing_for_obje
 class RoutingState:
     """State with metadata requests as plain words.
 
-    ``set_fit_request`` and the like leave an object that refers back to its estimator,
-    which a file without code cannot hold. Put this class before
+    ``set_fit_request`` and the like make an object that refers back to its estimator,
+    and files hold no cycles. Put this class before
     :class:`sklearn.base.BaseEstimator`.
     """
 
@@ -26,7 +26,7 @@ class RoutingState:
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Restore, with metadata requests rebuilt."""
+        """Restore the state, and make metadata requests again."""
         state = dict(state)
         words = state.pop("_metadata_request", None)
         super().__setstate__(state)  # type: ignore[misc]
@@ -49,15 +49,15 @@ class Transformer(Protocol):
         """Rows made into others."""
 
 
-def asked(step: object, method: str, **known: object) -> dict[str, object]:
-    """Labels and weights of the rows that a transformer's method asks for."""
+def asked(step: object, method: str, **roles: object) -> dict[str, object]:
+    """Those of the labels and weights of rows that a transformer's method takes."""
     routing = get_routing_for_object(step)
     if isinstance(routing, MetadataRequest):
-        wanted = getattr(routing, method).requests
-    else:  # steps inside, as of a ColumnTransformer, have to ask for it
-        wanted = routing.consumes(method, known.keys())
+        taken = getattr(routing, method).requests
+    else:  # inner steps, as of a ColumnTransformer, have to request them
+        taken = routing.consumes(method, roles.keys())
     return {
         name: value
-        for name, value in known.items()
-        if value is not None and name in wanted
+        for name, value in roles.items()
+        if value is not None and name in taken
     }

@@ -1,9 +1,9 @@
-"""Threads: how many BLAS gets, and blocks of rows on Python's own.
+"""Threads: limits for BLAS, and Python threads that work on blocks of rows.
 
-NumPy and SciPy bring a BLAS each, and the idle threads of one keep a core busy while
-the other works. So a pass gives whole blocks of rows to Python threads, each with one
-BLAS thread. Blocks are worked on at the same time only while they release the
-interpreter. NumPy's products do so; SciPy's wrappers of BLAS and LAPACK do not.
+NumPy and SciPy bring a BLAS each, and idle threads of one keep a core busy while the
+other works. So passes give whole blocks of rows to Python threads, each with one BLAS
+thread. Two threads run at the same time only while one releases the interpreter.
+NumPy's products release it; SciPy's wrappers of BLAS and LAPACK do not.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from manyone._types import Array
 Part = TypeVar("Part")
 Result = TypeVar("Result")
 
-# Threads that blocks may use, where that is not what BLAS may use now.
+# Threads that blocks may use; None: as many as BLAS may use now.
 _threads: ContextVar[int | None] = ContextVar("threads", default=None)
-#: Size of matrices from which all threads of BLAS pay.
+#: Smallest size of matrices for which more than one BLAS thread pays.
 LARGE = 512
-# Columns that a triangular solve takes at a time.
+# Columns of a block in a triangular solve.
 _COLUMNS = 64
 
 
@@ -44,8 +44,8 @@ def _controller() -> ThreadpoolController:
 def _release_control() -> None:
     """Let any thread change the limits of BLAS.
 
-    From version 3.8 on threadpoolctl ignores all threads but the first that asks, which
-    need not be the last that leaves.
+    From version 3.8 on threadpoolctl obeys only the first thread that sets a limit. But
+    another one may be the last to restore it.
     """
     for library in _controller().lib_controllers:
         release = getattr(library, "clear_controlling_thread", None)
@@ -55,7 +55,7 @@ def _release_control() -> None:
 
 @dataclass
 class _Limit:
-    """Who uses the limit of BLAS to one thread, and how to restore what was there."""
+    """How many use the limit of BLAS to one thread, and how to restore the former."""
 
     lock: Lock = field(default_factory=Lock)
     users: int = 0
@@ -75,13 +75,13 @@ def blas_threads() -> int:
 def one_blas_thread(size: int = 0) -> Iterator[None]:
     """Limit BLAS to one thread until the last user of the limit has left.
 
-    Matrices of a large `size` are not limited: there all threads pay.
+    There is no limit for a large `size` of matrices: more threads pay there.
     """
     if size >= LARGE:
         yield
         return
-    # The number of threads belongs to the process. The first user sets the limit, and
-    # the last one restores what was there, whichever of them leaves first.
+    # The limit holds for the whole process. The first user sets it, and whoever leaves
+    # last restores the former one.
     with _one_thread.lock:
         if _one_thread.users == 0:
             _release_control()
@@ -116,9 +116,9 @@ def on_threads(
 ) -> Iterator[Result]:
     """``work(part)`` of each part, in their order, on as many threads as BLAS may use.
 
-    Every call has one BLAS thread, however many there are: equal parts give equal
-    results to the last bit. At most one part more than there are threads is worked on
-    or waits to be taken. Parts of parts are not spread any further.
+    Every call has one BLAS thread, so the number of threads changes no bit of a result.
+    At most one part more than there are threads is in work or done and not yet taken.
+    A call inside of `work` uses no further threads.
 
     Parameters
     ----------
@@ -157,17 +157,17 @@ def _without_threads(work: Callable[[Part], Result], part: Part) -> Result:
 
 
 def _one_omp_thread() -> None:
-    """Limit a BLAS that counts threads separately for each thread that calls it."""
+    """Limit a BLAS on OpenMP, which has a limit for each Python thread."""
     _controller().select(threading_layer="openmp").limit(limits=1, user_api="blas")
 
 
 def solve_lower(L: Array, K: Array) -> Array:
     """``L^-1 k`` of every row k of K (b, m), which may be overwritten.
 
-    Forward substitution by blocks of columns, as products of NumPy: other threads go on
-    meanwhile. SciPy, which holds the interpreter, only inverts small diagonal blocks;
-    its solve with all of L would make threads take turns. A landmark fit takes 5 to 12
-    % more processor time than with LAPACK called past the interpreter.
+    Forward substitution by blocks of columns, by products of NumPy, during which other
+    threads can run. SciPy, which holds the interpreter, only inverts small diagonal
+    blocks. Its solve with all of L would make threads wait for each other. Landmark
+    fits take 5 to 12 % more processor time than with LAPACK called through ctypes.
     """
     X = np.ascontiguousarray(K)
     for start in range(0, len(L), _COLUMNS):

@@ -297,6 +297,24 @@ def test_groups_go_before_blocks_of_time():
     assert "by day" in model.calibrated_["on"]
 
 
+@pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
+def test_copies_in_several_groups_are_merged_by_group():
+    """Methods that merge copies have fewer rows than the table, by its groups."""
+    train, _ = machine_tables()
+    copies = train.iloc[:1]
+    table = pd.concat([train, copies, copies], ignore_index=True)
+    shift = np.arange(len(table)) % 4
+    shift[-1] = (shift[0] + 1) % 4
+    shift[-2] = shift[0]
+    table = table.assign(shift=shift.astype(str)).drop(columns="fault", errors="ignore")
+    numbers = table.select_dtypes("number").columns[0]
+    table.loc[5, numbers] = 1e3  # a value out of range is what ranges learn from
+    model = TableModel("machine", groups="shift", method=manyone.NonlinearOCKSR())
+    model.fit(table)
+    assert len(model.model_.training_.codes) == len(table) - 1
+    assert model.score(table)["score"].notna().all()
+
+
 def test_one_time_for_each_task_is_no_order():
     train, test = walks()
     once = train.assign(when=train.when.iloc[0])

@@ -1,4 +1,4 @@
-"""Rows in blocks: what a pass over the data is given, a piece at a time."""
+"""Blocks of rows: passes over a data set take one block at a time."""
 
 from __future__ import annotations
 
@@ -22,14 +22,13 @@ from manyone.data.labels import (
 )
 from manyone.data.rows import MISSING, CodedRows, check_rows
 
-# Floats of one kernel block: large enough for BLAS, small enough to be forgotten beside
-# m x m.
+# Floats of a block of kernel values: enough for BLAS, few beside an m x m matrix.
 _FLOATS = 2**21
 
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Some rows of a data set, with what `fit` is told about them.
+    """Rows of a data set, with their labels and weights as `fit` takes them.
 
     Parameters
     ----------
@@ -48,7 +47,7 @@ class Block:
     weight: object = None
 
     def checked(self) -> CheckedBlock:
-        """The block as arrays, rows without weight left out.
+        """The block as arrays, without rows of weight 0.
 
         Raises
         ------
@@ -63,8 +62,7 @@ class Block:
         try:
             X = check_rows(probe, X, reset=True)
         except (ValueError, TypeError) as error:
-            # A block does not know whose rows it holds; the user never wrote this
-            # class.
+            # The probe is no class that the user has written.
             words = str(error).replace(" by BaseEstimator", "")
             raise type(error)(words) from None
         n = X.shape[0]
@@ -91,34 +89,34 @@ class Block:
 
 @dataclass(frozen=True, eq=False)
 class ChainedBlock(Block):
-    """A block that was made from another and from what came before.
+    """A block that was made from another one, after the blocks before it.
 
     Parameters
     ----------
     after : object
-        What the block after it is told.
+        What the next block is made with.
     """
 
     after: object = None
 
 
-#: Makes a block from another, and from what the one before it has as its `after`.
+#: Makes a block from another one, with the `after` of the block before it.
 MakeBlock = Callable[[Block, object], ChainedBlock]
 
 
 @dataclass(frozen=True, eq=False)
 class CheckedBlock:
-    """A block whose rows were looked at.
+    """A block as arrays, after all checks.
 
     Parameters
     ----------
     rows : CodedRows
     tasks : ndarray of shape (t,)
-        Labels, sorted, that the codes of the rows are numbers of.
+        Labels, sorted. Codes of rows are places among them.
     names : ndarray of shape (d,) or None
         Of the columns.
     label_columns : dict
-        Columns that are no features, by what they hold.
+        Columns that hold labels, by role.
     """
 
     rows: CodedRows
@@ -136,7 +134,7 @@ class CheckedBlock:
         return self
 
     def coded(self, tasks: Labels) -> CodedRows:
-        """The rows with the number of each one's task among `tasks`."""
+        """The rows, with codes that are places among these tasks."""
         if np.array_equal(self.tasks, tasks):
             return self.rows
         # MISSING is -1: it picks the last entry, which is MISSING again.
@@ -144,12 +142,12 @@ class CheckedBlock:
         return replace(self.rows, codes=codes)
 
 
-#: What a step of a pass is given.
+#: What a step of a pass takes.
 AnyBlock = Block | CheckedBlock
 
 
 def claims_of(block: Block, counted: bool) -> dict[str, object]:
-    """What a scoring method is told of a block; counts only where it asks for them."""
+    """Arguments of a scoring method for a block, with counts if `counted` is true."""
     claims = {} if block.task is None else {"task": block.task}
     if counted:
         if block.outlier is not None:
@@ -162,14 +160,14 @@ def claims_of(block: Block, counted: bool) -> dict[str, object]:
 
 
 def kernel_blocks(n_rows: int, n_columns: int) -> Iterator[slice]:
-    """Slices of rows whose kernel values against `n_columns` points make one block."""
+    """Slices of rows whose kernel values against `n_columns` points fit in a block."""
     step = int(np.clip(_FLOATS // max(n_columns, 1), 256, 16384))
     for start in range(0, n_rows, step):
         yield slice(start, min(start + step, n_rows))
 
 
 def stacked(parts: list[Rows]) -> Rows:
-    """Rows of all parts, dense or sparse as the first is."""
+    """Rows of all parts one after the other, all dense or all sparse."""
     return (
         sparse.vstack(parts, format="csr")
         if sparse.issparse(parts[0])
@@ -178,7 +176,7 @@ def stacked(parts: list[Rows]) -> Rows:
 
 
 def by_task(codes: Codes, weight: Array) -> tuple[Codes, Any]:
-    """Tasks that occur (u,), and a sparse (u, b) matrix of weighted sums by task."""
+    """Tasks that occur (u,), and the sparse matrix (u, b) that sums rows by task."""
     present, place = np.unique(codes, return_inverse=True)
     shape = (len(present), len(codes))
     return present, sparse.csr_array(

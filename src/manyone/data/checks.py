@@ -1,4 +1,4 @@
-"""What is wrong with an input, where, and what to do about it."""
+"""Refusals of rows and labels: what is wrong, where, and what to do about it."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from manyone.messages import shortlist, warn_user
 if TYPE_CHECKING:
     from manyone.data.rows import TrainingRows
 
-# Share of rows with a copy from which on thresholds suffer; of distinct rows, that a
-# column has to tell apart for copies to be no chance.
+# Thresholds suffer where a larger share of rows has a copy.
 _MANY_COPIES = 0.1
+# A column with different values for so many of the distinct rows has copies not by
+# chance.
 _TOLD_APART = 0.8
 
 
@@ -63,7 +64,7 @@ def take_column(X: object, role: str, name: str) -> tuple[Any, Any]:
 
 
 def as_sequence(task: object) -> Any:
-    """Labels as something to iterate over, or what is wrong with them."""
+    """Labels as something to iterate over; refuses tables and mappings."""
     is_array = isinstance(task, np.ndarray)
     if isinstance(task, np.ndarray) and task.ndim == 1:
         return task
@@ -111,7 +112,7 @@ def sorted_labels(labels: Labels) -> list[Any]:
 
 
 def refuse_unhashable(labels: Labels) -> None:
-    """Labels must serve as keys."""
+    """Raise if labels cannot be keys of a dictionary."""
     try:
         hash(tuple(labels.tolist()))
     except TypeError as error:
@@ -121,7 +122,7 @@ def refuse_unhashable(labels: Labels) -> None:
 
 
 def refuse_no_task(task: object, n_tasks: int, columns: Mapping[str, str]) -> None:
-    """Rows of a model with several tasks need one; `columns` are those of its fit."""
+    """Raise if rows of a model with several tasks come without task labels."""
     if task is None and n_tasks > 1:
         column = columns.get("task")
         name = "" if column is None else f", or in the column {column!r}"
@@ -132,7 +133,7 @@ def refuse_no_task(task: object, n_tasks: int, columns: Mapping[str, str]) -> No
 
 
 def unknown_task(label: object, tasks: Labels) -> str:
-    """Sentence that says which tasks there are."""
+    """Sentences: a label is unknown, and these tasks are known."""
     label = label.item() if isinstance(label, np.generic) else label
     kind = type(tasks.tolist()[0]).__name__
     hint = (
@@ -149,7 +150,7 @@ def unknown_task(label: object, tasks: Labels) -> str:
 
 
 def refuse_rows_without_task(labels: Labels, outlier: Mask) -> None:
-    """Every normal row needs a task."""
+    """Raise if a normal row has no task."""
     lost = np.flatnonzero([label is None for label in labels] & ~outlier)
     if len(lost):
         raise ValueError(
@@ -160,7 +161,7 @@ def refuse_rows_without_task(labels: Labels, outlier: Mask) -> None:
 
 
 def refuse_empty_tasks(codes: Codes, outlier: Mask, tasks: Labels) -> None:
-    """Every task needs a normal row."""
+    """Raise if a task has no normal row."""
     empty = np.bincount(codes[~outlier], minlength=len(tasks)) == 0
     if empty.any() or len(tasks) == 0:
         names = shortlist(tasks[empty].tolist(), 3) or "(none)"
@@ -171,7 +172,7 @@ def refuse_empty_tasks(codes: Codes, outlier: Mask, tasks: Labels) -> None:
 
 
 def warn_of_labels_in_y(y: object) -> None:
-    """Warn of labels in `y`, which is ignored: all rows would be one task."""
+    """Warn if `y` looks like labels: it is ignored, and all rows are one task."""
     try:
         values = np.asarray(y)
         distinct = set(values.tolist())
@@ -192,7 +193,7 @@ def warn_of_labels_in_y(y: object) -> None:
 
 
 def refuse_unless_listed(name: str, values: object) -> None:
-    """A parameter that wants one value per row."""
+    """Raise if an argument with one value per row is something else."""
     if (
         not hasattr(values, "__len__")
         or isinstance(values, str)
@@ -204,7 +205,7 @@ def refuse_unless_listed(name: str, values: object) -> None:
 
 
 def refuse_unless_boolean(mask: Labels) -> None:
-    """A mask of known outliers has the values True and False."""
+    """Raise if a mask of known outliers has other values than True and False."""
     values = set(mask.tolist())
     if not values <= {False, True}:
         shown = shortlist(sorted(map(str, values)), 5)
@@ -224,7 +225,7 @@ def symmetric_part(K: Any) -> Array:
 
 
 def refuse_landmarks(rows: TrainingRows, number: int) -> None:
-    """Landmarks need rows."""
+    """Raise if landmarks are to be chosen from a kernel matrix."""
     if rows.columns is not None:
         raise ValueError(
             f'kernel="precomputed" has no landmarks={number}: use landmarks=None.'
@@ -232,7 +233,7 @@ def refuse_landmarks(rows: TrainingRows, number: int) -> None:
 
 
 def warn_of_dominating_column(model: object, column: int) -> None:
-    """One column drowns all others in the distance between rows."""
+    """Warn that one column alone decides how far rows are apart."""
     names = getattr(model, "feature_names_in_", None)
     name = column if names is None else repr(names[column])
     warn_user(
@@ -244,12 +245,18 @@ def warn_of_dominating_column(model: object, column: int) -> None:
 
 
 def warn_of_copies(X: Rows, counts: Array) -> None:
-    """Many of the rows have a copy, which stays when they are left out.
+    """Warn if many rows have a copy, which stays when they are left out.
 
-    Given are the distinct rows (k, d), and how often each one occurs (k,).
+    Rows of few values are alike by chance, and then it is right that their copies stay.
+    So there is a warning only if a column has different values for nearly all distinct
+    rows.
 
-    Rows of few values are alike by chance, and then it is right that others stay. So
-    copies count where a column tells nearly all rows apart that are no copies.
+    Parameters
+    ----------
+    X : array or CSR matrix of shape (k, d)
+        Distinct rows.
+    counts : ndarray of shape (k,)
+        How often each of them occurs.
     """
     copies = counts.sum(where=counts > 1.0)
     total = counts.sum()
@@ -265,13 +272,13 @@ def warn_of_copies(X: Rows, counts: Array) -> None:
 
 
 def with_place(error: Exception, X: object) -> Exception:
-    """An error of scikit-learn's checks, with the place of the first bad value."""
+    """The error of a check of scikit-learn, with the place of the first bad value."""
     where = _locate(X)
     if where is None:
         return error
     # scikit-learn wants a TypeError for objects that are no numbers at all.
     foreign = isinstance(error, TypeError) and as_frame(X) is None
-    # Its first line says what is wrong; the others advise on supervised learning.
+    # Only the first line is of use: the others advise on supervised learning.
     what = str(error).partition("\n")[0]
     return (TypeError if foreign else ValueError)(f"{what}\n{where}")
 
@@ -324,6 +331,6 @@ def _bad_value(value: float, row: int, column: str | int) -> str:
 
 
 def unable(cls: type, capability: str, what: str) -> str:
-    """Sentence that says which estimators can do what this one cannot."""
+    """Sentence: a class cannot do something, and these estimators can."""
     able = " or ".join(methods_that(capability))
     return f"{cls.__name__} has no {what}. Use {able}."

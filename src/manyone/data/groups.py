@@ -1,4 +1,4 @@
-"""Rows that are left out together: groups of the user, or blocks of time."""
+"""Rows that are left out together: groups that a user gives, or blocks of time."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ if TYPE_CHECKING:
 
 #: Code of a row whose task is missing (allowed for known outliers only).
 MISSING = -1
-# With fewer blocks of a task, earlier ones alone are too few rows to judge later ones
-# by.
+# Fewest blocks of a task that are judged by earlier ones: with fewer, a block has too
+# few rows before it.
 _ENOUGH_BLOCKS = 5
-# Share of the blocks of such a task that are not judged, as too few rows come before
-# them.
+# Share of the blocks of such a task that are not judged, for the same reason.
 _UNJUDGED = 0.4
 
 
@@ -27,21 +26,20 @@ _UNJUDGED = 0.4
 class TimeBlocks:
     """Contiguous blocks of time inside each task; give it to `fit` as ``groups=``.
 
-    Neighbours in time are near-copies of each other: leaving out one of them leaves out
-    nothing.
+    Neighbours in time are near-copies of each other. To leave out one row of them is to
+    leave out nothing.
 
     Parameters
     ----------
     time : array-like of shape (n,)
         When each row was taken: numbers, or NumPy datetimes.
     number : int, default=5
-        Blocks of each task, of about as many rows each; rows of the same time share
-        one.
+        Blocks of each task, of about equal size. Rows of the same time share a block.
     forward : bool or int, default=True
-        Judge each block by earlier ones of its task only, as tomorrow's rows will be;
-        the first two of five have no left-out score then. Tasks with fewer than five
-        blocks are judged by all others, and so are, if this is a number, tasks with
-        fewer normal rows than that.
+        True: each block is judged by earlier blocks of its task only, as tomorrow's
+        rows will be. The first two of five blocks then have no left-out scores. In
+        tasks with fewer than five blocks, each is judged by all others. A number: the
+        same in tasks with fewer normal rows than that.
 
     Examples
     --------
@@ -65,9 +63,9 @@ class TimeBlocks:
         codes : ndarray of shape (m,)
             Task of each row that is used.
         source : ndarray of shape (m,)
-            Where it stood among the rows that were given.
+            Place of each row among the rows of the user.
         n_rows : int
-            How many were given.
+            Number of rows of the user.
 
         Returns
         -------
@@ -84,7 +82,7 @@ class TimeBlocks:
         starts = np.flatnonzero(np.diff(codes, prepend=codes[0] - 1))
         counts = np.diff(starts, append=len(codes))
         place = np.arange(len(codes)) - np.repeat(starts, counts)
-        # Rows of one time stand where the first of them stands.
+        # Rows of the same time share the place of the first of them.
         first = (np.diff(time, prepend=time[0]) != 0) | (place == 0)
         place = place[np.maximum.accumulate(np.where(first, np.arange(len(codes)), 0))]
         block = codes * self.number + place * self.number // np.repeat(counts, counts)
@@ -118,12 +116,12 @@ def as_times(time: object, n_rows: int) -> Labels:
 
 
 def group_numbers(labels: Codes, codes: Codes, content: Codes) -> Codes:
-    """A number for each group of a task, whatever groups are called, shape (n,).
+    """Number of each row's group, by the content of its rows, not by its name (n,).
 
     Parameters
     ----------
     labels : ndarray of shape (n,)
-        Code of each row's label; -1 for none: such a row is a group of its own.
+        Code of each row's label. -1 is no label: the row is a group of its own.
     codes, content : ndarray of shape (n,)
         Task and content of each row.
     """
@@ -132,7 +130,7 @@ def group_numbers(labels: Codes, codes: Codes, content: Codes) -> Codes:
     pairs = (codes + 1) * (labels.max() + 1) + labels
     order = np.lexsort((content, pairs))
     parts = np.split(order, np.flatnonzero(np.diff(pairs[order])) + 1)
-    # In the order of what is in them.
+    # Groups are numbered in the order of their tasks and their content.
     parts.sort(key=lambda rows: (int(codes[rows[0]]), content[rows].tolist()))
     numbers = np.empty(len(codes), dtype=np.intp)
     numbers[np.concatenate(parts)] = np.repeat(
@@ -142,7 +140,11 @@ def group_numbers(labels: Codes, codes: Codes, content: Codes) -> Codes:
 
 
 def joined_groups(old: TrainingRows, new: TrainingRows) -> Codes | None:
-    """Groups of rows that came together; the others are one group of their task."""
+    """Groups of old and new rows together; None where neither has groups.
+
+    Old rows without groups are groups of one row each. New rows without groups are one
+    group for each task.
+    """
     if old.group is None and new.group is None:
         return None
     was = np.arange(len(old.codes)) if old.group is None else old.group
@@ -151,7 +153,15 @@ def joined_groups(old: TrainingRows, new: TrainingRows) -> Codes | None:
 
 
 class LeftOut(NamedTuple):
-    """Rows that leave a task together, and which of them (a mask) are then scored."""
+    """Rows that are left out together.
+
+    Attributes
+    ----------
+    gone : ndarray of shape (k,)
+        Their numbers.
+    judged : ndarray of bool of shape (k,)
+        Which of them are scored by the model without all of them.
+    """
 
     gone: Codes
     judged: NDArray[np.bool_]
@@ -160,9 +170,17 @@ class LeftOut(NamedTuple):
 def leaving_together(
     rows: TrainingRows, has_earlier: NDArray[np.bool_] | None = None
 ) -> list[LeftOut]:
-    """Rows that leave with each group; none for tasks of one group, which stays.
+    """What is left out with each group of rows; nothing of tasks with one group.
 
-    `has_earlier` (T,) are tasks that have earlier groups, which are not among the rows.
+    Parameters
+    ----------
+    rows : TrainingRows
+    has_earlier : ndarray of bool of shape (T,) or None
+        Tasks that have earlier groups, whose rows are not among these.
+
+    Returns
+    -------
+    list of LeftOut
     """
     assert rows.group is not None
     if has_earlier is None:
@@ -196,13 +214,16 @@ def leaving_together(
 
 
 class LeavingRows(NamedTuple):
-    """Rows that leave with their group, and those that leave with all later ones.
+    """Which rows are left out, and with which others.
 
     Attributes
     ----------
     codes, group : ndarray of shape (n,)
         Task and group of each row.
-    leaves, ahead : ndarray of bool of shape (n,)
+    leaves : ndarray of bool of shape (n,)
+        Rows that are left out with their group.
+    ahead : ndarray of bool of shape (n,)
+        Rows that are left out with all later groups of their task, too.
     """
 
     codes: Codes
@@ -210,20 +231,35 @@ class LeavingRows(NamedTuple):
     leaves: NDArray[np.bool_]
     ahead: NDArray[np.bool_]
 
-    def neighbours(self, some: Codes, codes: Codes, group: Codes) -> NDArray[np.bool_]:
-        """Mask (k, m): rows of these tasks and groups that leave with each of k rows."""
-        own_group = self.group[some, None]
+    def neighbours(self, rows: Codes, codes: Codes, group: Codes) -> NDArray[np.bool_]:
+        """Which other rows are left out with each of these rows.
+
+        Parameters
+        ----------
+        rows : ndarray of shape (k,)
+            Numbers of rows.
+        codes, group : ndarray of shape (m,)
+            Tasks and groups of the others.
+
+        Returns
+        -------
+        ndarray of bool of shape (k, m)
+        """
+        own_group = self.group[rows, None]
         together = own_group == group
         if self.ahead.any():
-            later = (self.codes[some, None] == codes) & (own_group < group)
-            together |= later & self.ahead[some, None]
-        # Of few others all may leave: then nobody is left to be far from.
-        leaves = self.leaves[some] & ~together.all(axis=1)
+            later = (self.codes[rows, None] == codes) & (own_group < group)
+            together |= later & self.ahead[rows, None]
+        # If all others were left out, there would be no distance to anything.
+        leaves = self.leaves[rows] & ~together.all(axis=1)
         return together & leaves[:, None]
 
 
 def leaving_rows(rows: TrainingRows) -> LeavingRows:
-    """Rows of tasks of several groups, but for the first group in time."""
+    """What is left out with each row.
+
+    The only group of a task stays, and so do the first blocks in time.
+    """
     assert rows.group is not None
     codes = rows.codes
     group = rows.group
@@ -232,20 +268,19 @@ def leaving_rows(rows: TrainingRows) -> LeavingRows:
     low[codes[normal]] = high[codes[normal]] = group[normal]
     np.minimum.at(low, codes[normal], group[normal])
     np.maximum.at(high, codes[normal], group[normal])
-    leaves = (low < high)[codes]  # the only group of a task stays
+    leaves = (low < high)[codes]
     ahead = np.zeros(len(codes), dtype=bool)
     if rows.forward:
         ahead = looks_ahead(rows)[codes]
         groups = np.unique(group[normal])
         first, last = np.searchsorted(groups, (low, high))
         begin = first + first_judged(last - first + 1)
-        # And so do the first blocks.
         leaves &= ~ahead | (np.searchsorted(groups, group) >= begin[codes])
     return LeavingRows(codes, group, leaves, ahead)
 
 
 def first_judged(blocks: int | Codes) -> Codes:
-    """Number of the first block that the blocks before it judge."""
+    """Number of the first block that earlier blocks are enough to judge."""
     return np.maximum(1, _UNJUDGED * np.asarray(blocks)).astype(np.intp)
 
 

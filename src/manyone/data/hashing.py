@@ -1,4 +1,4 @@
-"""A number for the content of each row, the same in any block, order or process."""
+"""Hashes of rows by their content, the same in any block, order or process."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ STEP = 0x9E3779B97F4A7C15
 
 
 def row_hashes(X: Rows, seed: int = 0) -> Hashes:
-    """64-bit hash of every row, shape (n,); unlike rows share one once in 10^19.
+    """64-bit hash of each row, shape (n,).
 
     Parameters
     ----------
     X : array or CSR matrix of shape (n, d)
     seed : int
-        Another seed puts the rows in another order.
+        Hashes of another seed have another order.
 
     Returns
     -------
@@ -42,9 +42,8 @@ def row_hashes(X: Rows, seed: int = 0) -> Hashes:
         sums = np.concatenate(
             [[np.uint64(0)], np.cumsum(mixed(words + np.uint64(start)))]
         )
-        return mixed(
-            sums[X.indptr[1:]] - sums[X.indptr[:-1]]
-        )  # modulo 2^64, as all of it
+        # Sums wrap around at 2^64, and so do their differences.
+        return mixed(sums[X.indptr[1:]] - sums[X.indptr[:-1]])
     states = np.array(
         [(start + j * STEP) % 2**64 for j in range(X.shape[1])], dtype=np.uint64
     )
@@ -62,7 +61,7 @@ def _words(values: NDArray[np.floating]) -> Hashes:
 
 
 def mixed(words: Hashes) -> Hashes:
-    """A 64-bit number that looks random for each word; `words` are overwritten."""
+    """Mix the bits of each word in place, by the finaliser of splitmix64."""
     words ^= words >> np.uint64(30)
     words *= _FIRST
     words ^= words >> np.uint64(27)

@@ -1,4 +1,4 @@
-"""Labels, and other values of one per row: checked, and turned into codes."""
+"""Labels and other arguments with one value per row: checks, columns, codes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from manyone.data.groups import MISSING
 
 
 def one_per_row(name: str, values: object, n_rows: int) -> Labels:
-    """Values of a parameter that wants one per row, shape (n_rows,)."""
+    """The values (n_rows,) of an argument with one value per row."""
     array = values if isinstance(values, np.ndarray) else None
     if array is not None and array.dtype.kind in "iubU" and array.shape == (n_rows,):
         return array
@@ -51,7 +51,7 @@ def check_weight(weight: object, X: object) -> Array:
 
 
 def split_columns(X: object, **roles: object) -> tuple[Any, ...]:
-    """Split the columns that parameters name from a data frame.
+    """Take the columns that arguments name out of a data frame.
 
     Parameters
     ----------
@@ -62,8 +62,8 @@ def split_columns(X: object, **roles: object) -> tuple[Any, ...]:
     Returns
     -------
     names, X, *values
-        The roles that name columns, with these names; the frame without the columns;
-        and one value per role.
+        The column of each role that names one, the frame without these columns, and
+        the value of each role.
     """
     names = {role: name for role, name in roles.items() if isinstance(name, str)}
     for role, name in names.items():
@@ -74,20 +74,20 @@ def split_columns(X: object, **roles: object) -> tuple[Any, ...]:
 def split_labels(
     X: object, columns: Mapping[str, str], **roles: object
 ) -> tuple[Any, ...]:
-    """Take labels out of rows for a fitted model, which knows the columns of its fit.
+    """Take labels out of new rows by the columns that a fitted model remembers.
 
     Parameters
     ----------
     X : array-like or data frame of shape (n, d)
     columns : dict
-        Column that the fit took each role from: ``{"task": "machine"}``.
+        Column of each role in the fit: ``{"task": "machine"}``.
     **roles : str, array-like or None
         As in `split_columns`. None: the column of the fit, where `X` has it.
 
     Returns
     -------
     X, *values
-        The rows without any column of labels, and one value per role.
+        The rows without columns of labels, and the value of each role.
     """
     frame = checks.as_frame(X) if columns else None
     for role, value in roles.items():
@@ -98,7 +98,7 @@ def split_labels(
 
 
 def without_columns(X: object, columns: Mapping[str, str]) -> Any:
-    """A data frame without columns of labels; other rows as they are."""
+    """A data frame without columns of labels; rows of other kinds as they are."""
     frame = checks.as_frame(X) if columns else None
     if frame is None:
         return X
@@ -113,8 +113,8 @@ def as_labels(task: object) -> Labels:
     if isinstance(task, np.ndarray) and task.ndim == 1 and task.dtype.kind in "iubU":
         return task
     plain = [checks.plain_label(label) for label in checks.as_sequence(task)]
-    # Native arrays are searched fast; they must give back what they were given (NumPy
-    # turns large integers into floats and strips trailing NULs).
+    # Native arrays are searched fast. They are used where they hold the same labels:
+    # NumPy turns large integers into floats, and strips trailing NULs.
     if {type(label) for label in plain} in ({str}, {int}, {bool}, {float}):
         native = np.array(plain)
         if native.dtype.kind in "Uibf" and native.tolist() == plain:
@@ -127,7 +127,7 @@ def as_labels(task: object) -> Labels:
 
 
 def encode(labels: Labels) -> tuple[Labels, Codes]:
-    """Sorted labels (T,), and the code of each row (n,), or MISSING."""
+    """Sorted labels (T,), and the code (n,) of each row; MISSING for None."""
     if labels.dtype != object:
         tasks = np.unique(labels)
         # Of texts, faster than with `return_inverse`, which sorts all rows.
@@ -145,7 +145,7 @@ def lookup(labels: Labels, tasks: Labels) -> Codes:
 
 
 def find(labels: Labels, tasks: Labels) -> tuple[Codes, Mask]:
-    """Codes of labels among `tasks`, or MISSING, and which of them are unknown."""
+    """Codes (n,) of labels among `tasks`, or MISSING, and which labels are unknown."""
     if labels.dtype != object and tasks.dtype.kind == labels.dtype.kind and len(tasks):
         codes = np.searchsorted(tasks, labels)
         codes[codes == len(tasks)] = 0

@@ -1,4 +1,4 @@
-"""What fits into memory, and what is refused before it is asked for."""
+"""How much memory there is, and refusals of what needs more."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class NotEnoughMemory(MemoryError, ValueError):
 
 
 def available_bytes() -> float:
-    """Available memory of the machine, or of the container, in bytes."""
+    """Bytes of memory that are free on the machine, or in the container."""
     limits = [float("inf")]
     try:
         for line in Path("/proc/meminfo").read_text().splitlines():
@@ -30,20 +30,20 @@ def available_bytes() -> float:
         most = (group / "memory.max").read_text().strip()
         if most != "max":
             limits.append(float(most) - float((group / "memory.current").read_text()))
-    except OSError:  # not in a container, or an older kind
+    except OSError:  # not in a container, or one without this file
         return min(limits)
     return min(limits)
 
 
 def refuse_without_memory(n_rows: int) -> None:
-    """Raise where two matrices of the size of the kernel matrix do not fit."""
+    """Raise if memory has no room for a kernel matrix and one factor of it."""
     needed = 2 * 8.0 * n_rows**2
     if needed > available_bytes():
         raise NotEnoughMemory(too_large(n_rows))
 
 
 def refuse_beyond_memory(n_floats: float, what: str, remedy: str) -> None:
-    """Raise where so many numbers do not fit: `what` needs them, `remedy` helps."""
+    """Raise if memory has no room for so many floats, which `what` takes."""
     if 8.0 * n_floats > available_bytes():
         raise NotEnoughMemory(
             f"{what} take {8.0 * n_floats / 2**30:.1f} GiB, and "
@@ -52,7 +52,7 @@ def refuse_beyond_memory(n_floats: float, what: str, remedy: str) -> None:
 
 
 def too_large(n_rows: int, joint: bool = True) -> str:
-    """Why a kernel matrix of so many rows does not fit, and what to do."""
+    """Sentences: why a kernel matrix of so many rows does not fit, and what to do."""
     able = ", ".join(methods_that("landmarks"))
     text = (
         f"The kernel matrix of {n_rows} rows{'' if joint else ' of one task'} and one "

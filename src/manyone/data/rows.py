@@ -1,4 +1,4 @@
-"""Rows and their tasks as arrays, from what users give. Refusals are in `checks`."""
+"""Rows and their tasks as arrays, made from the arguments of `fit` and of scoring."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from manyone.data.labels import (
     split_columns,
 )
 
-# Larger blocks than this leave the cache and gain nothing.
+# Larger blocks do not fit into the cache, and gain nothing.
 _BLOCK_BYTES = 8 * 2**20
 
 
@@ -54,7 +54,7 @@ class CodedRows:
         return CodedRows(*(values[rows] for values in columns))
 
     def as_new(self, rows: Codes) -> Rows:
-        """Some of the rows as they would be brought to be scored."""
+        """Selected rows in the form of new rows, which scoring methods take."""
         return self.X[rows]
 
 
@@ -62,8 +62,8 @@ class CodedRows:
 class TrainingRows(CodedRows):
     """Rows of a fit: without zero weights, sorted by task, then by content.
 
-    Outliers of every task come last. The order of the rows that were given does not
-    matter, therefore, to the last bit.
+    Outliers of every task come last. So a model is the same to the last bit, whatever
+    the order of the rows that a user gives.
 
     Attributes
     ----------
@@ -72,16 +72,16 @@ class TrainingRows(CodedRows):
         different.
     n_tasks : int
     columns : ndarray of shape (n,) or None
-        Of a precomputed kernel: where each row stands in the matrix that was given.
+        For a precomputed kernel: place of each row in the matrix of the user.
     group : ndarray of shape (n,) or None
-        Rows of one number leave together when they are judged; a number belongs to one
-        task. None: every row leaves alone.
+        Number of the group of each row. A group has rows of one task, which are left
+        out together. None: every row is left out by itself.
     forward : bool or int
-        Whether groups are blocks in the order of time, to be judged by earlier ones of
-        their task; a number: in tasks with so many rows.
+        Whether groups are blocks in the order of time, each judged by earlier blocks of
+        its task. A number: only in tasks with at least so many normal rows.
     moment : ndarray of shape (n,) or None
-        Place of each row among those of its task, in the order of time, where that is
-        known.
+        Place of each row in the order of time, among the rows of its task. None: the
+        order is not known.
     """
 
     content: Codes
@@ -93,13 +93,13 @@ class TrainingRows(CodedRows):
 
     @classmethod
     def none(cls, n_tasks: int) -> TrainingRows:
-        """What a model that has seen its rows in blocks keeps of them."""
+        """No rows of so many tasks: models fitted by passes hold none."""
         codes = np.zeros(0, dtype=np.intp)
         outlier = np.zeros(0, dtype=bool)
         return cls(np.empty((0, 0)), codes, outlier, np.zeros(0), codes, n_tasks)
 
     def take(self, rows: Any) -> TrainingRows:
-        """The rows selected by an index; of a kernel matrix the columns too."""
+        """The rows selected by an index, and the same columns of a kernel matrix."""
         X = self.X[rows]
         if self.columns is not None:
             X = X[:, rows]
@@ -111,17 +111,20 @@ class TrainingRows(CodedRows):
         return replace(self, **parts)
 
     def as_new(self, rows: Codes) -> Rows:
-        """Some of the rows as they would be brought to be scored."""
+        """Selected rows in the form of new rows, which scoring methods take."""
         X = self.X[rows]
         if self.columns is None:
             return X
-        # New rows bring kernel values against all rows that were given.
+        # New rows have kernel values against all rows of the user's matrix.
         values = np.zeros((len(rows), int(self.columns.max()) + 1))
         values[:, self.columns] = X
         return values
 
     def keys(self, like: TrainingRows) -> Codes:
-        """Integer keys (n,), equal for copies of a row of a task and group."""
+        """Integer keys (n,), equal for copies of a row in one task and group.
+
+        Two sets of rows have comparable keys if both take them like the same set.
+        """
         key = ((self.codes + 1) * 2 + self.outlier) * (
             like.content.max() + 1
         ) + self.content
@@ -130,19 +133,19 @@ class TrainingRows(CodedRows):
         return key * (like.group.max() + 2) + self.group + 1
 
     def merged(self) -> tuple[TrainingRows, Codes]:
-        """Copies of a row as one row with their weight, and where each row went."""
+        """Copies merged to one row of their total weight, and the place of each row."""
         key = self.keys(self)
         _, first, place = np.unique(key, return_index=True, return_inverse=True)
         if len(first) == len(key):
             return self, np.arange(len(key))
-        order = np.argsort(first)  # merged rows stay in the order of the rows
+        order = np.argsort(first)  # merged rows keep the order of the rows
         rank = np.empty_like(order)
         rank[order] = np.arange(len(order))
         weight = np.bincount(rank[place], self.weight).astype(np.float64)
         return replace(self.take(first[order]), weight=weight), rank[place]
 
     def shared_out(self) -> TrainingRows:
-        """Outliers of every task as one outlier of each task."""
+        """Each outlier of every task replaced by one outlier of each task."""
         missing = np.flatnonzero(self.codes == MISSING)
         if not len(missing):
             return self
@@ -158,14 +161,14 @@ class TrainingRows(CodedRows):
         return self.take(np.lexsort((self.content, last)))
 
     def recoded(self, codes: Codes, n_tasks: int) -> TrainingRows:
-        """The same with new numbers for the tasks (T,); negative ones drop rows."""
+        """The rows with new numbers for the tasks (T,); a negative one drops a task."""
         # MISSING is -1: it picks the last entry, which is MISSING again.
         new = np.append(codes, MISSING)[self.codes]
         staying = np.flatnonzero((new >= 0) | (self.codes == MISSING))
         return replace(self.take(staying), codes=new[staying], n_tasks=n_tasks)
 
     def without(self, code: int) -> TrainingRows:
-        """All rows but those of a task, the tasks after it counted anew."""
+        """The rows without those of one task; tasks after it get lower numbers."""
         old = np.arange(self.n_tasks)
         new = np.where(old == code, MISSING, old - (old > code))
         return self.recoded(new, self.n_tasks - 1)
@@ -204,14 +207,14 @@ class TrainingRows(CodedRows):
 
 
 class WithColumns(Protocol):
-    """An estimator that remembers the columns of its rows."""
+    """An estimator that remembers the columns of the rows of its fit."""
 
     n_features_in_: int
     label_columns_: dict[str, str]
 
 
-#: Of numbers of rows to keep and of rows to hold out: both as transformers make them
-#: that were fitted to those that are kept.
+#: Takes numbers of rows to keep and of rows to hold out. Fits transformers to the rows
+#: to keep, and returns both as they make them.
 Remake = Callable[[Codes, Codes], tuple[Rows, Rows]]
 
 
@@ -225,14 +228,14 @@ def training_rows(
     *,
     reset: bool = True,
 ) -> tuple[TrainingRows, Labels, Codes]:
-    """Check everything that a fit is given.
+    """Check all arguments of a fit.
 
     Parameters
     ----------
     estimator : estimator
-        Remembers (`reset`) or is held to the number and names of features; remembers
-        the columns that hold labels, as a scoring call may bring them along without
-        naming them.
+        With `reset` it remembers the number and names of features, and the columns
+        that hold labels: scoring methods take the labels from them. Else `X` must have
+        the features that it remembers.
     X, task, outlier, sample_weight, groups
         As in `fit`.
     reset : bool
@@ -243,7 +246,7 @@ def training_rows(
     tasks : ndarray of shape (T,)
         Labels, sorted.
     source : ndarray of shape (n,)
-        Where each row stood in `X`.
+        Place of each row in `X`.
     """
     label_columns, X, task, outlier, groups = split_columns(
         X, task=task, outlier=outlier, groups=groups
@@ -260,7 +263,7 @@ def training_rows(
         labels: Labels = np.zeros(n, dtype=np.intp)
     else:
         labels = one_per_row("task", task, n)
-    if labels.dtype == object:  # native arrays have no missing labels
+    if labels.dtype == object:  # other arrays have no missing labels
         checks.refuse_rows_without_task(labels, mask)
     counted = np.flatnonzero(weight > 0)
     tasks, codes = encode(labels[counted])
@@ -271,7 +274,7 @@ def training_rows(
         checked = checked[counted]
     content = row_numbers(checked)
     if square:
-        # A line of the matrix, sorted, is the same whatever the order of the others.
+        # First by sorted values: columns have the order of the user's rows.
         content = row_numbers(
             np.column_stack([row_numbers(np.sort(checked, axis=1)), content])
         )
@@ -294,19 +297,19 @@ def training_rows(
 def _grouped(
     rows: TrainingRows, groups: object, source: Codes, n_rows: int
 ) -> TrainingRows:
-    """Rows with their groups, which were given in the order of the user's rows."""
+    """The rows with their groups, which a user gives in the order of `X`."""
     if isinstance(groups, TimeBlocks):
         block, place = groups.places(rows.codes, source, n_rows)
         return replace(rows, group=block, forward=groups.forward, moment=place)
     labels = encode(one_per_row("groups", groups, n_rows)[source])[1]
     group = group_numbers(labels, rows.codes, rows.content)
     if np.bincount(group).max() == 1:
-        return rows  # every row leaves alone, as without groups
+        return rows  # as without groups, every row is left out by itself
     return replace(rows, group=group)
 
 
 def in_memory(X: object) -> bool:
-    """Whether rows are in memory, not in files, in Dask or in a function's blocks."""
+    """Whether rows are in memory: not in files, in Dask, or made by a function."""
     if type(X) is np.ndarray:
         return True
     elsewhere = isinstance(X, np.memmap | str | os.PathLike | Iterator) or callable(X)
@@ -314,14 +317,14 @@ def in_memory(X: object) -> bool:
 
 
 def number_of(X: object) -> int:
-    """Number of rows, of whatever kind."""
+    """Number of rows of an array, a data frame or a list."""
     if hasattr(X, "shape"):
         return int(X.shape[0])
     return len(X) if hasattr(X, "__len__") else len(np.asarray(X))
 
 
 def row_blocks(n_rows: int, floats_per_row: int) -> Iterator[slice]:
-    """Slices over `n_rows` rows, with temporaries within ``working_memory``."""
+    """Slices over `n_rows` rows, whose temporaries fit into ``working_memory``."""
     budget = min(sklearn.get_config()["working_memory"] * 2**20, _BLOCK_BYTES)
     step = max(1, int(budget // (8 * max(1, floats_per_row))))
     for start in range(0, n_rows, step):
@@ -329,19 +332,16 @@ def row_blocks(n_rows: int, floats_per_row: int) -> Iterator[slice]:
 
 
 def check_rows(estimator: WithColumns, X: object, *, reset: bool) -> Rows:
-    """Rows checked by scikit-learn: float64 or CSR; float32 may pass in scores."""
-    if not reset and type(X) is np.ndarray and X.dtype == np.float64 and X.ndim == 2:
-        # What the checks would come to for most calls, in a hundredth of their time.
-        fits = X.shape[1] == estimator.n_features_in_ and X.shape[0] > 0
-        if (
-            fits
-            and not hasattr(estimator, "feature_names_in_")
-            and np.isfinite(X).all()
-        ):
+    """Rows checked by scikit-learn, float64 or CSR; scoring takes float32 too."""
+    if not reset and type(X) is np.ndarray and X.ndim == 2:
+        # Most calls end here, in a hundredth of the time of scikit-learn's checks.
+        fits = X.shape[1] == estimator.n_features_in_
+        if fits and not len(X):
+            return np.empty(X.shape)  # scikit-learn would warn of missing names
+        has_names = hasattr(estimator, "feature_names_in_")
+        if fits and X.dtype == np.float64 and not has_names and np.isfinite(X).all():
             return X
-    if not reset and type(X) is np.ndarray and X.shape == (0, estimator.n_features_in_):
-        return np.empty(X.shape)  # no rows need no names, of which a check would speak
-    if isinstance(X, np.ma.MaskedArray):  # scikit-learn would read what the mask hides
+    if isinstance(X, np.ma.MaskedArray):  # scikit-learn would read hidden values
         X = np.ma.filled(X.astype(np.float64), np.nan)
     dtype = np.float64 if reset else [np.float64, np.float32]
     least = 1 if reset else 0
@@ -360,9 +360,9 @@ def check_rows(estimator: WithColumns, X: object, *, reset: bool) -> Rows:
 
 
 def _with_short_indices(X: Rows) -> Rows:
-    """Sparse rows with indices of 32 bits where these are enough.
+    """Sparse rows with indices of 32 bits, where the matrix is small enough.
 
-    The distances of scikit-learn want such indices, and equal rows have equal bytes.
+    scikit-learn's distances need them, and equal rows must have equal bytes.
     """
     if X.indices.dtype == np.int32 or max(X.nnz, *X.shape) > np.iinfo(np.int32).max:
         return X
@@ -372,15 +372,16 @@ def _with_short_indices(X: Rows) -> Rows:
 
 
 def row_numbers(X: Rows) -> Codes:
-    """A number (n,) for each row, which equal rows share, and only these."""
+    """A number for each row (n,), the same for equal rows and no others."""
     if sparse.issparse(X):
         return _sparse_row_numbers(X)
-    # Bytes have an order of their own, whatever the number of columns; -0.0 is 0.0.
+    # Rows are sorted as bytes, however many columns they have. Adding 0.0 makes -0.0
+    # equal to 0.0.
     plain = np.ascontiguousarray(X, dtype=np.float64) + 0.0
     content = plain.view(np.dtype((np.void, 8 * plain.shape[1]))).ravel()
     order = np.argsort(content)
     is_new = np.ones(len(order), dtype=bool)
-    # By blocks, because np.unique holds three more copies of all rows.
+    # In blocks: np.unique would hold three more copies of all rows.
     for rows in row_blocks(len(order) - 1, 2 * plain.shape[1]):
         is_new[1:][rows] = content[order[1:][rows]] != content[order[:-1][rows]]
     numbers = np.empty_like(order)
@@ -400,13 +401,13 @@ def _sparse_row_numbers(X: Rows) -> Codes:
 
 
 def renumbered(codes: Codes, used: Codes) -> Codes:
-    """Codes counted among the (ascending) `used` ones; MISSING for all others."""
+    """Place of each code among the ascending `used` ones; MISSING for other codes."""
     position = np.minimum(np.searchsorted(used, codes), len(used) - 1)
     return np.where(used[position] == codes, position, MISSING)
 
 
 def group_rows(codes: Codes, n_tasks: int) -> tuple[Codes, Codes]:
-    """Row numbers sorted by task (n,), and where each task starts (T + 1,)."""
+    """Row numbers (n,) sorted by task, and where each task begins (T + 1,)."""
     order = np.argsort(codes, kind="stable")
     starts = np.concatenate([[0], np.cumsum(np.bincount(codes, minlength=n_tasks))])
     return order, starts
@@ -425,7 +426,7 @@ def rows_by_task(codes: Codes) -> list[tuple[int, Codes]]:
 def blocks_by_task(
     codes: Codes, floats_per_row: int
 ) -> Iterator[tuple[Codes, list[tuple[int, slice]]]]:
-    """Row numbers in the order of tasks, block by block, and each task's slice."""
+    """Blocks of row numbers sorted by task, with the slice of each task in a block."""
     if len(codes) == 1:
         yield np.zeros(1, dtype=np.intp), [(int(codes[0]), slice(0, 1))]
         return

@@ -1,7 +1,7 @@
-"""First pass: a sample of every task, small enough to choose landmarks and widths from.
+"""First pass: a sample of every task, from which landmarks and widths are chosen.
 
-Rows are drawn by a hash of their content: whatever the blocks, their order and the
-names of the tasks, the same rows are drawn, and of small tasks all.
+Rows are drawn by a hash of their content, and of small tasks all are drawn. So the
+sample is the same whatever the blocks, their order and the names of the tasks.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from manyone.data.labels import as_labels, encode, lookup
 from manyone.data.rows import MISSING, CodedRows, TrainingRows, row_numbers
 from manyone.threads import on_threads
 
-# Rows of a block that are sampled in one go.
+# Rows that one thread samples at a time.
 _STEP = 2**17
 
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """The `quota` distinct rows of lowest hash of every task, and what all rows weigh.
+    """The `quota` distinct rows of lowest hash of every task, and totals of all rows.
 
-    Normal rows and known outliers of a task are drawn apart: row 2 (code + 1) + outlier
-    of `totals` is what they weigh and how many there are.
+    Normal rows and known outliers of a task are two strata, drawn separately. The
+    number of a stratum is 2 (code + 1) + outlier.
 
     Attributes
     ----------
@@ -40,12 +40,14 @@ class Sample:
     stratum, hashes, weight : ndarray of shape (s,)
         Of each sampled row; the weight is that of all its copies.
     totals : ndarray of shape (2 T + 2, 2) or (2 T + 2, 2 + d)
-        And where they were asked for, the weighted sums of the columns.
+        Total weight and number of all rows of each stratum. With ``sums=True`` also
+        their weighted sums, column by column.
     quota : int
+        Most rows of a stratum.
     names : ndarray of shape (d,) or None
         Of the columns.
     label_columns : dict
-        Columns that are no features, by what they hold.
+        Columns that hold labels, by role.
     """
 
     tasks: Labels
@@ -70,12 +72,12 @@ class Sample:
 
     @property
     def n_rows(self) -> int:
-        """Rows that were seen."""
+        """Number of all rows."""
         return int(self.totals[:, 1].sum())
 
     @property
     def counts(self) -> Array:
-        """What the normal rows of each task weigh, shape (T,)."""
+        """Total weight of the normal rows of each task, shape (T,)."""
         return self.totals[2::2, 0]
 
     @property
@@ -85,11 +87,11 @@ class Sample:
         return bool(np.allclose(drawn, self.totals[:, 0], rtol=1e-9))
 
     def means(self) -> Array:
-        """Weighted means (T, d) of the normal rows of tasks; None: not asked for."""
+        """Weighted means (T, d) of the normal rows of tasks, with ``sums=True``."""
         return np.asarray(self.totals[2::2, 2:] / self.totals[2::2, :1])
 
     def quarter(self) -> Sample:
-        """All known outliers, and normal rows up to a quarter of each task."""
+        """All known outliers, and normal rows up to a quarter of each task's weight."""
         reached = np.cumsum(self.weight)
         before = np.searchsorted(self.stratum, self.stratum)
         reached -= np.concatenate([[0.0], reached])[before]
@@ -106,14 +108,14 @@ class Sample:
     def rows(self, *, own_weight: bool = False) -> TrainingRows:
         """The sample in the order of its content.
 
-        Each task weighs what all its rows weigh, or, with `own_weight`, what those
-        drawn do.
+        Each stratum gets the total weight of all its rows. With `own_weight` sampled
+        rows have their own weights.
         """
         drawn = np.bincount(self.stratum, self.weight, len(self.totals))
         share = np.where(
             drawn > 0, self.totals[:, 0] / np.where(drawn > 0, drawn, 1.0), 1.0
         )
-        # All rows were drawn: not even rounding may change their weights.
+        # Where all rows were drawn, rounding must not change their weights.
         share[np.isclose(share, 1.0, rtol=1e-9) | own_weight] = 1.0
         content = row_numbers(self.X)
         order = np.lexsort((self.outlier, content))
@@ -135,10 +137,10 @@ class TakeSample:
     Parameters
     ----------
     size : int
-        Most rows to keep; more only where there are more tasks.
+        Most rows to keep. With more tasks than that, one row of each.
     seed : int
     sums : bool
-        Whether the columns of dense rows are summed up, too.
+        Whether to sum up the columns of dense rows, too.
     """
 
     size: int
@@ -146,13 +148,13 @@ class TakeSample:
     sums: bool = False
 
     def partial(self, block: AnyBlock) -> Sample:
-        """Sample of one block, which is checked on the way."""
+        """Sample of one block, which is checked first."""
         checked = block.checked()
         sample = self.of(checked.rows, checked.tasks)
         return replace(sample, names=checked.names, label_columns=checked.label_columns)
 
     def of(self, rows: CodedRows, tasks: Labels) -> Sample:
-        """Sample of rows whose tasks are numbers of these."""
+        """Sample of rows whose codes are places among `tasks`."""
         starts = range(0, max(rows.X.shape[0], 1), _STEP)
         parts = (rows.take(slice(start, start + _STEP)) for start in starts)
         return reduce(self.merge, on_threads(partial(self._part, tasks), parts))
@@ -212,7 +214,7 @@ class TakeSample:
         return self._drawn(both)
 
     def _drawn(self, sample: Sample) -> Sample:
-        """Copies as one row, and of every stratum the rows of lowest hash."""
+        """The sample without copies, with the rows of lowest hash of every stratum."""
         order = np.lexsort((sample.hashes, sample.stratum))
         stratum = sample.stratum[order]
         hashes = sample.hashes[order]
@@ -230,8 +232,8 @@ class TakeSample:
         sizes = np.minimum(sizes, sample.quota)
         quota = sample.quota
         if sizes.sum() > self.size:
-            # The largest quota that keeps the size: shared equally among what is still
-            # open.
+            # The largest quota that keeps the size. Of small strata all rows are drawn,
+            # and the others share what is left.
             ascending = np.sort(sizes)
             below = np.concatenate([[0], np.cumsum(ascending)[:-1]])
             possible = (self.size - below) // np.arange(len(ascending), 0, -1)
@@ -245,9 +247,9 @@ class TakeSample:
 
 
 def lowest_hashes(rows: TrainingRows, quota: int) -> TrainingRows:
-    """Of each task the rows of lowest hash, so many, and as many known outliers.
+    """At most `quota` normal rows of each task, and outliers, of lowest hash.
 
-    Copies of the last of them are kept, too: whatever the order of rows, the same are.
+    All copies of the last of them are kept, so the order of rows does not matter.
     """
     stratum = 2 * (rows.codes + 1) + rows.outlier
     if np.bincount(stratum).max() <= quota:
@@ -264,7 +266,7 @@ def lowest_hashes(rows: TrainingRows, quota: int) -> TrainingRows:
 
 
 def refuse_unusable(sample: Sample) -> None:
-    """Raise where there is no row at all, or a task without a normal one."""
+    """Raise if there is no row, or a task without a normal row."""
     if not sample.n_rows:
         raise ValueError("sample_weight is zero for every row: nothing is left to fit.")
     checks.refuse_empty_tasks(sample.codes, sample.outlier, sample.tasks)

@@ -1,8 +1,8 @@
 """Passes over rows, wherever they are.
 
-A sweep is a function ``sweep(step)``: it calls ``step.partial(block)`` for every block
-and merges what comes back, two neighbours at a time, by ``step.merge``. Steps and what
-they return can be pickled; neither grows with the number of rows.
+A sweep is a function ``sweep(step)``. It calls ``step.partial(block)`` for every block,
+and merges the results of neighbours by ``step.merge``. Steps and their results can be
+pickled, and do not grow with the number of rows.
 """
 
 from __future__ import annotations
@@ -27,48 +27,48 @@ class Step(Protocol[Part]):
     """One pass over all blocks."""
 
     def partial(self, block: AnyBlock, /) -> Part:
-        """What one block gives."""
+        """The result of one block."""
 
     def merge(self, one: Part, other: Part, /) -> Part:
-        """What two sets of blocks give together; `other` follows `one`."""
+        """The result of two sets of blocks; `other` follows `one`."""
 
 
 class RowsStep(Protocol[Part]):
     """One pass over all rows, whose tasks are known by number."""
 
     def of(self, rows: CodedRows) -> Part:
-        """What some rows give."""
+        """The result of one set of rows."""
 
     def merge(self, one: Part, other: Part, /) -> Part:
-        """What two sets of rows give together; `other` follows `one`."""
+        """The result of two sets of rows; `other` follows `one`."""
 
 
 class Sweep(Protocol):
     """Runs one pass over all blocks."""
 
     def __call__(self, step: Step[Part]) -> Part:
-        """What all blocks give together."""
+        """The result of all blocks."""
 
 
 @dataclass(frozen=True, eq=False)
 class _OnBlocks(Generic[Part]):
-    """A pass over rows as one over blocks."""
+    """A step over rows, as a step over blocks."""
 
     step: RowsStep[Part]
     tasks: Labels
 
     def partial(self, block: AnyBlock) -> Part:
-        """What one block gives."""
+        """See :class:`Step`."""
         return self.step.of(block.checked().coded(self.tasks))
 
     def merge(self, one: Part, other: Part) -> Part:
-        """What two sets of blocks give together."""
+        """See :class:`Step`."""
         return self.step.merge(one, other)
 
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """Rows, wherever they are, after a first pass has found their tasks.
+    """Rows, wherever they are, whose tasks are known from a first pass.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ class Source:
     tasks: Labels
 
     def reduce(self, step: RowsStep[Part]) -> Part:
-        """What all rows give together."""
+        """The result of all rows."""
         return self.sweep(_OnBlocks(step, self.tasks))
 
 
@@ -91,7 +91,7 @@ def local_sweep(blocks: Iterable[AnyBlock]) -> Sweep:
     Parameters
     ----------
     blocks : iterable of Block
-        Iterated over anew by every pass.
+        Every pass iterates over it.
 
     Returns
     -------
@@ -118,18 +118,18 @@ class Seen:
     hashes: int
 
     def __add__(self, other: Seen) -> Seen:
-        """What two passes over different rows have seen."""
+        """Number and hashes of both."""
         return Seen(self.n_rows + other.n_rows, (self.hashes + other.hashes) % 2**64)
 
 
 @dataclass(frozen=True)
 class _Watched(Generic[Part]):
-    """A step that also says which rows it saw; blocks without rows give nothing."""
+    """A step that also tells which rows it has seen; None: no rows."""
 
     step: Step[Part]
 
     def partial(self, block: AnyBlock) -> tuple[Seen, Part] | None:
-        """What one block gives."""
+        """See :class:`Step`."""
         if number_of(block.X) == 0:
             return None
         checked = block.checked()
@@ -140,7 +140,7 @@ class _Watched(Generic[Part]):
     def merge(
         self, one: tuple[Seen, Part] | None, other: tuple[Seen, Part] | None
     ) -> tuple[Seen, Part] | None:
-        """What two sets of blocks give together."""
+        """See :class:`Step`."""
         if one is None:
             return other
         if other is None:
@@ -149,7 +149,7 @@ class _Watched(Generic[Part]):
 
 
 class SteadySweep:
-    """Passes that must all see the same rows: sums of different rows are no model.
+    """Passes that must all see the same rows; an error says when rows have changed.
 
     Parameters
     ----------
@@ -162,7 +162,7 @@ class SteadySweep:
         self._first: Seen | None = None
 
     def __call__(self, step: Step[Part]) -> Part:
-        """Run a pass, and compare what it saw with what the first one saw."""
+        """Run a pass, and compare its rows with those of the first pass."""
         merged = self._sweep(_Watched(step))
         if merged is None:
             raise ValueError("No block has a row: give at least one row.")
@@ -200,7 +200,7 @@ class AtHand:
 
 
 def training_rows_of(sweep: Sweep) -> TrainingRows | None:
-    """The rows of a fit, where the passes over them have them at hand."""
+    """The rows of a fit, where a sweep goes over rows in memory; else None."""
     rows = sweep.block.rows if isinstance(sweep, AtHand) else None
     return rows if isinstance(rows, TrainingRows) else None
 

@@ -42,13 +42,14 @@ from manyone.metric.shrinkage import (
     Whitening,
     pooled_whitening,
 )
+from manyone.models.guards import unguarded
 from manyone.models.nearness import with_nearness
-from manyone.models.scorers import behind_metric
+from manyone.models.scorers import InMetric, behind_metric
 from manyone.models.solution import Solution
 from manyone.routing import RoutingState
 
-# Refits for thresholds where a learned metric forbids the closed form; the fewer, the
-# more rows a model lacks and the lower it scores those that were left out.
+# Folds for thresholds where there is no closed form and the method names no number.
+# With fewer folds each refit lacks more rows, and scores those it lacks lower.
 _FOLDS = 15
 
 
@@ -56,7 +57,7 @@ _FOLDS = 15
 class OneClassEstimator(
     Scoring, RoutingState, OutlierMixin, BaseEstimator, metaclass=ABCMeta
 ):
-    """Base class of all estimators: a solution of rows, and its thresholds."""
+    """Base class of all estimators: it fits a solution and sets thresholds."""
 
     _parameter_constraints: ClassVar[Constraints] = {
         "alarm_rate": [RATE, None],
@@ -68,7 +69,7 @@ class OneClassEstimator(
 
     @property
     def landmarks(self) -> int | None:
-        """The parameter `landmarks` of methods that declare it; None: all rows."""
+        """Number of landmarks; None: the model is expanded over all rows."""
         return None
 
     @abstractmethod
@@ -80,10 +81,18 @@ class OneClassEstimator(
         calibrate: bool,
         remake: Remake | None = None,
     ) -> Self:
-        """Become the model of these rows, calibrated if `calibrate` is true.
+        """Become the model of checked rows.
 
-        Rows that transformers have made are made again, from those that are kept, where
-        others are left out.
+        Parameters
+        ----------
+        rows : TrainingRows
+        tasks : ndarray of shape (T,)
+            Labels, sorted.
+        calibrate : bool
+            Whether to set thresholds.
+        remake : callable or None
+            Fits transformers to the rows of a fold, and makes rows by them. None: no
+            transformer has learned from the rows.
         """
 
     @fit_context(prefer_skip_nested_validation=True)
@@ -129,29 +138,28 @@ class OneClassEstimator(
         if y is not None and task is None:
             checks.warn_of_labels_in_y(y)
         limit_ratio(self.alarm_rate, self.task_rate_limit)  # refuse before the work
-        self.__dict__.pop("limit_ratio_", None)
-        # A memory-mapped array can be read whole by a model without landmarks.
-        readable = isinstance(X, np.memmap) and self.landmarks is None
-        if not (in_memory(X) or readable):
+        # Without landmarks a memory-mapped array is read as a whole.
+        is_read_whole = isinstance(X, np.memmap) and self.landmarks is None
+        if not (in_memory(X) or is_read_whole):
             return self._fit_passes(sweep_of(X, task, outlier, sample_weight), groups)
         rows, tasks, _ = training_rows(self, X, task, outlier, sample_weight, groups)
         return self._fit_rows(rows, tasks, calibrate=self.alarm_rate is not None)
 
     def _no_passes(self, reason: str) -> ValueError:
-        """What is said where all rows have to be at hand, and come in blocks."""
+        """The refusal of blocks of rows where all rows are needed at once."""
         able = " or ".join(methods_that("landmarks"))
         return ValueError(
             f"{reason}, but X comes in blocks. Use {able} with landmarks=1000 or so."
         )
 
     def _fit_passes(self, sweep: Sweep, groups: object = None) -> Self:
-        """Become the model of rows outside of memory, or refuse them."""
+        """Become the model of rows that are not in memory, or refuse them."""
         raise self._no_passes(f"{type(self).__name__} needs all rows in memory")
 
     def _remember_columns(
         self, number: int, names: Labels | None, label_columns: Mapping[str, str]
     ) -> None:
-        """Remember the columns of rows that others have checked."""
+        """Remember the columns of rows that were checked elsewhere."""
         self.n_features_in_ = number
         self.label_columns_ = dict(label_columns)
         self.__dict__.pop("feature_names_in_", None)
@@ -159,7 +167,7 @@ class OneClassEstimator(
             self.feature_names_in_ = names
 
     def _sweep_of_rows(self, rows: TrainingRows, tasks: Labels) -> AtHand:
-        """Passes over rows at hand, whose columns the estimator knows already."""
+        """Passes over rows in memory, whose columns the estimator remembers."""
         names = getattr(self, "feature_names_in_", None)
         columns = getattr(self, "label_columns_", {})
         return AtHand(CheckedBlock(rows, tasks, names, columns))
@@ -174,14 +182,13 @@ class OneClassEstimator(
     ) -> Self:
         """Take over a model, and set its thresholds; without a rate it has none.
 
-        Nothing is changed before: a refusal leaves no trace.
+        The estimator is not changed before, so a fit that is refused leaves no trace.
         """
-        # Kept beside the parameters, which may change without new offsets.
-        if "limit_ratio_" not in vars(self):
-            self.limit_ratio_ = limit_ratio(self.alarm_rate, self.task_rate_limit)
+        # Kept beside the parameters, which users may change without a new fit.
+        self.limit_ratio_ = limit_ratio(self.alarm_rate, self.task_rate_limit)
         self.solution_ = solution
         self.tasks_ = tasks
-        # What updates, exact p-values and plots need of the rows; no kernel matrix.
+        # Updates, exact p-values and plots need the rows, but no kernel matrix.
         if training.columns is not None:
             training = replace(training, X=np.empty((len(training.codes), 0)))
         self.training_ = training
@@ -207,8 +214,8 @@ class OneClassEstimator(
         ----------
         X : array-like, sparse matrix or data frame of shape (k, d)
         task, outlier, sample_weight, groups
-            As in `fit`. Groups are new ones; where the model has groups and none are
-            given, the rows of a task are one.
+            As in `fit`. Groups of the model get no new rows. If the model has groups
+            and `groups` is None, the new rows of each task are one group.
 
         Returns
         -------
@@ -237,6 +244,7 @@ class OneClassEstimator(
     def _refit(self, rows: TrainingRows, tasks: Labels) -> Self:
         """Become the model of other rows, with thresholds if there are any now."""
         rate = self.promised_rate_
+        ratio = self.limit_ratio_
         if rate is not None and self.calibration_.source == "held-out":
             warn_user(
                 "The held-out calibration belonged to the model before this change: "
@@ -244,18 +252,20 @@ class OneClassEstimator(
                 "task=...) again."
             )
         self._fit_rows(rows, tasks, calibrate=rate is not None)
-        if rate != self.promised_rate_:
+        if rate != self.promised_rate_ or ratio != self.limit_ratio_:
+            # A user has changed parameters: the promises stay those of before.
+            self.limit_ratio_ = ratio
             self._set_offsets(rate)
         return self
 
     def fit_predict(
-        self, X: object, y: object = None, *, task: object = None, **given: object
+        self, X: object, y: object = None, *, task: object = None, **labels: object
     ) -> NDArray[np.int_]:
         """Fit (parameters as in `fit`), then predict the same rows, shape (n,)."""
-        return self.fit(X, task=task, **given).predict(X, task=task)
+        return self.fit(X, task=task, **labels).predict(X, task=task)
 
     def _set_offsets(self, alarm_rate: float | None) -> None:
-        # Kept beside the parameter, which set_params may change without new offsets.
+        # Kept beside the parameter, which users may change without a new fit.
         self.promised_rate_ = alarm_rate
         if alarm_rate is None:
             self.offset_ = np.zeros(len(self.tasks_))
@@ -300,7 +310,7 @@ class MultiTaskOneClass(OneClassEstimator):
     metric: Metric = "plain"
 
     def __init_subclass__(cls, **kwargs: object) -> None:
-        """Give the class a read-only attribute for all that it may learn."""
+        """Give the class a read-only attribute for each name in ``can.learns``."""
         super().__init_subclass__(**kwargs)
         if cls.__module__.startswith("manyone."):
             DECLARED[cls.__name__] = cls.can
@@ -310,9 +320,9 @@ class MultiTaskOneClass(OneClassEstimator):
 
     @abstractmethod
     def _solve(self, gram: Gram, rows: TrainingRows, *, left_out: bool) -> Solution:
-        """Fit to rows, seen through a kernel; the estimator is not changed.
+        """Fit to rows through a kernel; the estimator is not changed.
 
-        `left_out` says whether left-out scores are wanted, where they cost something.
+        Where left-out scores take time, they are made if `left_out` is true.
         """
 
     # -------------------------------------------------------------------------- fitting
@@ -333,8 +343,8 @@ class MultiTaskOneClass(OneClassEstimator):
                 self._warn(solution, rows.X)
                 solution = with_nearness(solution, rows)
                 if remake is not None:
-                    # Rows that a closed form leaves out have shaped the transformers.
-                    solution = self._judged_by_folds(solution, rows, None, remake)
+                    # A closed form leaves out rows that have shaped the transformers.
+                    solution = self._judged_by_folds(solution, rows, remake)
         except NotEnoughMemory:
             raise
         except MemoryError:
@@ -370,63 +380,63 @@ class MultiTaskOneClass(OneClassEstimator):
         if not left_out:
             rows = replace(rows, group=None)
         if self.metric != "plain":
-            metric, prepared = self._learned_metric(replace(rows, group=None))
-            X = metric.apply(prepared.X, prepared.codes)
-            gram = Gram.of(replace(prepared, X=X), self)
-            solution = self._solve(gram, replace(prepared, X=X), left_out=False)
-            solution = behind_metric(solution, metric)
-            solution = replace(
-                solution,
-                left_out=None,
-                responses=None,
-                shift=None,
-                one_minus_leverage=None,
-            )
-            # Rows that a closed form leaves out have shaped the metric.
-            return (
-                self._judged_by_folds(solution, rows, metric) if left_out else solution
-            )
+            return self._learn_in_metric(rows, left_out=left_out)
         gram = Gram.of(rows, self, kernel)
         solve = partial(self._solve, gram, rows, left_out=left_out)
         if not left_out:
             return solve()
         if self.can.folds and rows.n_tasks > 1:
-            # There is no closed form: the folds need not wait.
+            # There is no closed form: the model of all rows is fitted beside the folds.
             gram = replace(gram, given=gram.matrix())
             solve = partial(self._solve, gram, rows, left_out=True)
             return self._judged_by_matrix(solve, gram, rows)
         solution = solve()
-        one_by_one = rows.group is None or solution.left_out_source == "leave-group-out"
-        if solution.left_out is not None and one_by_one:
+        leaves_groups = solution.left_out_source == "leave-group-out"
+        if solution.left_out is not None and (rows.group is None or leaves_groups):
             return solution
         if self.can.folds or gram.given is not None:
             return self._judged_by_matrix(lambda: solution, gram, rows)
-        return self._judged_by_folds(solution, rows, None)
+        return self._judged_by_folds(solution, rows)
+
+    def _learn_in_metric(self, rows: TrainingRows, *, left_out: bool) -> Solution:
+        """Solution behind a metric that is learned from the same rows."""
+        if rows.columns is not None or sparse.issparse(rows.X):
+            raise ValueError(checks.no_metric(self.metric))
+        metric, prepared = self._learned_metric(replace(rows, group=None))
+        prepared = replace(prepared, X=metric.apply(prepared.X, prepared.codes))
+        gram = Gram.of(prepared, self)
+        solution = self._solve(gram, prepared, left_out=False)
+        # A closed form leaves out rows that have shaped the metric.
+        solution = replace(
+            behind_metric(solution, metric),
+            left_out=None,
+            responses=None,
+            shift=None,
+            one_minus_leverage=None,
+        )
+        return self._judged_by_folds(solution, rows) if left_out else solution
 
     def _learned_metric(
         self, rows: TrainingRows
     ) -> tuple[Whitening | TaskWhitenings, TrainingRows]:
-        """The metric, and the rows to learn from."""
-        self._refuse_metric(rows)
+        """The metric of rows, and those of them to fit to."""
         normal = ~rows.outlier
         metric = pooled_whitening(
             rows.X[normal], rows.codes[normal], rows.weight[normal]
         )
         return metric, rows
 
-    def _without_choices(self, solution: Solution) -> Self:
-        """The method that fits models without a fold: what was chosen for all stays."""
+    def _of_folds(self, metric: Whitening | TaskWhitenings | None) -> Self:
+        """The estimator that fits folds, with the choices of the metric of all rows."""
         return self
-
-    def _refuse_metric(self, rows: TrainingRows) -> None:
-        if rows.columns is not None or sparse.issparse(rows.X):
-            raise ValueError(checks.no_metric(self.metric))
 
     def _judged_by_matrix(
         self, whole: Callable[[], Solution], gram: Gram, rows: TrainingRows
     ) -> Solution:
-        """The model of all rows, with left-out scores by refits on one matrix."""
-        # New rows are lines of the matrix: parts of it need no kernel again.
+        """The model of all rows, with left-out scores by refits on one matrix.
+
+        Refits take rows by their number: no kernel value is computed again.
+        """
         numbered = gram.by_number()
         K = numbered.given
         assert K is not None
@@ -454,23 +464,24 @@ class MultiTaskOneClass(OneClassEstimator):
         self,
         solution: Solution,
         rows: TrainingRows,
-        metric: Whitening | TaskWhitenings | None,
         remake: Remake | None = None,
     ) -> Solution:
         """The solution with scores of its rows by refits without them.
 
-        A metric, that of the solution or None, is learned anew by every refit, and the
-        width of the kernel in it, as are the transformers that made the rows. Without
-        either the kernel stays that of all rows.
+        Every refit learns the metric of the solution again, and then the width of the
+        kernel, if there is one. The same holds for transformers that have made the
+        rows. Without either, the kernel stays that of all rows.
         """
-        method = self._without_choices(solution)
-        kernel = solution.scorer.points.kernel
+        scorer = unguarded(solution.scorer)
+        metric = scorer.metric if isinstance(scorer, InMetric) else None
+        method = self._of_folds(metric)
+        kernel = scorer.points.kernel
         X = rows.X
         if metric is not None:
-            # (Outliers of every task are not dealt to folds: any metric will do.)
+            # Outliers of every task are not dealt to folds: any metric will do.
             X = metric.apply(rows.X, np.maximum(rows.codes, 0))
         similarity = similarity_of(X, rows, kernel)
-        fixed = kernel if metric is None and remake is None else None
+        is_fixed = metric is None and remake is None
 
         def refit(kept: Codes, held: Codes) -> tuple[Solution, Array]:
             left = rows.take(kept)
@@ -478,9 +489,11 @@ class MultiTaskOneClass(OneClassEstimator):
             if remake is not None:
                 X, held_X = remake(kept, held)
                 left = replace(left, X=X)
-            fold_model = method._learn(left, left_out=False, kernel=fixed)
+            fold_model = method._learn(
+                left, left_out=False, kernel=kernel if is_fixed else None
+            )
             if remake is not None:
-                # How far a row is from all others depends on the transformers, too.
+                # Distances between rows depend on the transformers, too.
                 fold_model = with_nearness(fold_model, left)
             return fold_model, fold_model.scorer.own(held_X, rows.codes[held])
 
@@ -494,7 +507,7 @@ class MultiTaskOneClass(OneClassEstimator):
         )
 
     def _warn(self, solution: Solution, X: Rows) -> None:
-        """Say what a user should know about a fit to rows (n, d)."""
+        """Warn of iterations that did not end, and of a column that drowns others."""
         if not solution.report.converged:
             message = solution.report.message or (
                 f"{type(self).__name__} stopped after max_iter={self.max_iter} "
@@ -503,13 +516,13 @@ class MultiTaskOneClass(OneClassEstimator):
             )
             warn_user(message, ConvergenceWarning)
         points = solution.scorer.points
-        dense = X.shape[1] > 1 and not sparse.issparse(X)
-        apart = self.metric == "plain" and points.kernel.name in OF_DISTANCE
-        if dense and apart and np.all(np.abs(X) < 1e100):
+        has_columns = X.shape[1] > 1 and not sparse.issparse(X)
+        adds_columns = self.metric == "plain" and points.kernel.name in OF_DISTANCE
+        if has_columns and adds_columns and np.all(np.abs(X) < 1e100):
             with np.errstate(under="ignore"):
                 spread = (X - X[0]).std(axis=0)
-            second, first = np.partition(spread, -2)[-2:]
-            if 0 < second < 1e-3 * first:
+            second, largest = np.partition(spread, -2)[-2:]
+            if 0 < second < 1e-3 * largest:
                 checks.warn_of_dominating_column(self, int(np.argmax(spread)))
 
     def __sklearn_tags__(self) -> Any:
@@ -521,7 +534,7 @@ class MultiTaskOneClass(OneClassEstimator):
 
 
 def _learned(name: str) -> property:
-    """Read-only attribute: what the solution has learned by this name."""
+    """A read-only attribute, which the solution holds without the underscore."""
 
     def read(self: MultiTaskOneClass) -> Any:
         return self._solution.fitted(name.removesuffix("_"))

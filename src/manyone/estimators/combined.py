@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Self
 
@@ -47,8 +46,8 @@ class CombinedOneClass(OneClassEstimator, BaseComposition):
     scores.
 
     Use it where strangers *and* faults may come. The sum loses little against the
-    better view: a view that cannot see a kind of anomaly gives all such rows about the
-    same value, and one that cannot tell new rows apart at all gets little weight.
+    better view. If a view cannot see a kind of anomaly, its values of such rows are
+    about the same. If it cannot tell new rows apart at all, its weight is small.
 
     Parameters
     ----------
@@ -57,10 +56,10 @@ class CombinedOneClass(OneClassEstimator, BaseComposition):
         :class:`NonlinearOCKSR`, and ``"faults"``, an :class:`IndependentOCKSR` with
         ``metric="adaptive"`` and a wide Laplacian kernel.
     weights : list of float or None
-        One for each view. None: 1, or ``10 (1 - m)`` where that is less, m being the
-        median score of rows that were left out in units of the score of a row far away:
-        a view to which all new rows are about as far away as any tells them apart by
-        chance. The largest is made 1.
+        One for each view. None: 1, or ``10 (1 - m)`` where that is less. Here m is the
+        median score of left-out rows, in units of the score of a row far away. If it is
+        near 1, all new rows look far away to the view, which tells them apart by chance
+        only. The largest weight is made 1.
     alarm_rate : float or None, default=0.05
         Share of normal rows that may raise an alarm, on average over tasks. None: no
         thresholds are set.
@@ -129,14 +128,16 @@ class CombinedOneClass(OneClassEstimator, BaseComposition):
         views: Views = {}
         scores = []
         for name, pattern in self._views():
-            view = clone(pattern).set_params(**self._rates())
+            view = clone(pattern).set_params(
+                alarm_rate=self.alarm_rate, task_rate_limit=self.task_rate_limit
+            )
             views[name] = view
+            # Users are warned of the combined thresholds only.
             with warnings.catch_warnings(action="ignore", category=CalibrationWarning):
-                # What has to be said about thresholds is said about the combined ones.
                 scores.append(self._fit_view(view, rows, tasks, remake))
         training = rows if self.landmarks is None else TrainingRows.none(len(tasks))
         scorer = self._combination(views)
-        combined = _without_rows(scorer, views.values(), scores, rows)
+        combined = _combined_left_out(scorer, views, scores, rows)
         seen = seen_scores(combined, rows, scorer.own)
         source = max(view.left_out_source for view in scorer.views)
         left_out = Tails.known(combined, rows, len(tasks), seen)
@@ -154,7 +155,7 @@ class CombinedOneClass(OneClassEstimator, BaseComposition):
         tasks: Labels,
         remake: Remake | None,
     ) -> Array:
-        """Fit a view to checked rows; its left-out scores (n,) of them."""
+        """Fit a view to checked rows, and return their left-out scores (n,)."""
         if isinstance(view, LandmarkOneClass) and view.landmarks is not None:
             sweep = self._sweep_of_rows(rows, tasks)
             judge = view._fit_sweep(sweep, calibrate=True)
@@ -168,36 +169,27 @@ class CombinedOneClass(OneClassEstimator, BaseComposition):
     def _combination(self, views: Views) -> CombinedScorer:
         """The scorer of fitted views: their tails and weights."""
         tails = []
-        able = []
+        weights = []
         for view in views.values():
             far = view.solution_.scorer.far()
-            calibration = view.calibration_
-            tails.append(Tail.of(*calibration.pooled(), calibration.scale, far))
-            able.append(
-                weight_of(
-                    calibration.scores, calibration.codes, calibration.weight, far
-                )
+            of_view = view.calibration_
+            tails.append(Tail.of(*of_view.pooled(), of_view.scale, far))
+            weights.append(
+                weight_of(of_view.scores, of_view.codes, of_view.weight, far)
             )
-        weights = relative_weights(able)
+        relative = relative_weights(weights)
         if self.weights is not None:
-            weights = np.asarray(self.weights, dtype=np.float64)
+            relative = np.asarray(self.weights, dtype=np.float64)
         solutions = tuple(view.solution_ for view in views.values())
-        return CombinedScorer(solutions, tuple(tails), weights)
-
-    def _rates(self) -> dict[str, float | None]:
-        """What is promised of the views, too."""
-        return {
-            "alarm_rate": self.alarm_rate,
-            "task_rate_limit": self.task_rate_limit,
-        }
+        return CombinedScorer(solutions, tuple(tails), relative)
 
     @property
     def landmarks(self) -> int | None:
-        """The fewest that a view has; None where one has none."""
+        """The smallest number of landmarks of a view; None if a view has none."""
         return min(view.landmarks or 0 for _, view in self._views()) or None
 
     def _views(self) -> list[tuple[str, MultiTaskOneClass]]:
-        """The views that were asked for, or what is wrong with them."""
+        """The views by name; refuses parameters that are wrong."""
         if self.estimators is None:
             faults = IndependentOCKSR(metric="adaptive", kernel="laplacian", width=3.0)
             views: list[tuple[str, MultiTaskOneClass]] = [
@@ -245,13 +237,13 @@ class CombinedOneClass(OneClassEstimator, BaseComposition):
     def left_out_scores(self, rows: TrainingRows) -> Array | None:
         """Combined left-out scores (n,) of the rows that the views were fitted to.
 
-        NaN for known outliers; None where a view has kept none.
+        NaN for known outliers. None if a view holds no left-out scores.
         """
-        views = self.views_.values()
-        if any(view.solution_.left_out is None for view in views):
+        views = self.views_
+        if any(view.solution_.left_out is None for view in views.values()):
             return None
-        scores = [_left_out(view, rows) for view in views]
-        return _without_rows(combined_scorer(self.solution_), views, scores, rows)
+        scores = [_left_out(view, rows) for view in views.values()]
+        return _combined_left_out(combined_scorer(self.solution_), views, scores, rows)
 
     # -------------------------------------------------------------------------- scoring
 
@@ -268,7 +260,7 @@ class CombinedOneClass(OneClassEstimator, BaseComposition):
         -------
         ndarray of shape (n, V)
             Tail values, ``-log P(a normal row scores lower)``, in the order of
-            `views_`: the one that is larger, times `weights_`, raised the alarm.
+            `views_`. Times `weights_` they say what each view has added to the score.
         """
         rows, codes = self._scoring_rows(X, task)
         if not len(codes):
@@ -308,28 +300,28 @@ class CombinedOneClass(OneClassEstimator, BaseComposition):
         return tags
 
 
-def _without_rows(
+def _combined_left_out(
     scorer: CombinedScorer,
-    views: Iterable[MultiTaskOneClass],
+    views: Views,
     scores: list[Array],
     rows: TrainingRows,
 ) -> Array:
-    """Combined scores (n,) of rows that no view has seen; NaN for known outliers.
+    """Combined left-out scores (n,) of training rows; NaN for known outliers.
 
-    A row that is far out makes the unit of its task large. New rows have no part in
-    units, so a row that was left out has none in its own.
+    The unit of a task is made from its rows, and is large if one of them is far out.
+    New rows have no part in it. So each row is measured in a unit made without it.
 
     Parameters
     ----------
     scorer : CombinedScorer
-    views : iterable of estimator
-        Fitted.
+    views : dict
+        Fitted views by name.
     scores : list of ndarray of shape (n,)
         Left-out scores of each view; NaN for rows that shaped its landmarks.
     rows : TrainingRows
     """
     values = []
-    for view, left_out, tail in zip(views, scores, scorer.tails, strict=True):
+    for view, left_out, tail in zip(views.values(), scores, scorer.tails, strict=True):
         scaled = view.calibration_.scaled(left_out, rows.weight, rows.codes)
         values.append(tail.pooled_value(scaled))
     combined = scorer.combine(np.column_stack(values))
@@ -337,9 +329,10 @@ def _without_rows(
 
 
 def _left_out(view: MultiTaskOneClass, rows: TrainingRows) -> Array:
-    """Left-out scores of a view in the order of `rows`, with copies apart."""
+    """Left-out scores (n,) of `rows`, of which the view may have merged copies."""
     scores = view.solution_.left_out
     assert scores is not None
-    keys = [part_rows.keys(rows) for part_rows in (view.training_, rows)]
-    order = np.argsort(keys[0], kind="stable")
-    return np.asarray(scores[order[np.searchsorted(keys[0][order], keys[1])]])
+    keys = view.training_.keys(rows)
+    order = np.argsort(keys, kind="stable")
+    place = np.searchsorted(keys[order], rows.keys(rows))
+    return np.asarray(scores[order[place]])

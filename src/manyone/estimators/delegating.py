@@ -1,4 +1,4 @@
-"""The methods of an estimator, for whatever holds a fitted one inside."""
+"""Methods of estimators, for classes that hold a fitted estimator."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ from manyone.estimators.combined import CombinedOneClass
 Answer = TypeVar("Answer")
 
 
-def _asked(method: Callable[..., Answer]) -> Callable[..., Answer]:
-    """A scoring method of estimators, for whatever holds a fitted one inside."""
+def _passed_on(method: Callable[..., Answer]) -> Callable[..., Answer]:
+    """The same method of a class that holds an estimator: it calls that one's."""
     roles = signature(method).parameters.keys() & {"task"}
 
     @wraps(method)
-    def ask(holder: Delegating, X: object, **options: object) -> Answer:
+    def call(holder: Delegating, X: object, **options: object) -> Answer:
         labels = {role: options.pop(role, None) for role in roles}
         if "time" in options:
             labels["time"] = options.pop("time")
         inner: Callable[..., Answer] = getattr(holder._inner, method.__name__)
         return inner(**holder._prepared(X, **labels), **options)
 
-    return ask
+    return call
 
 
 class Delegating:
-    """Asks the fitted estimator inside, with rows as that one takes them."""
+    """Methods that call those of a fitted estimator, on prepared rows."""
 
     @property
     @abstractmethod
     def _inner(self) -> OneClassEstimator:
-        """The fitted estimator; scikit-learn's NotFittedError where there is none."""
+        """The fitted estimator; raises NotFittedError if there is none."""
 
     @abstractmethod
     def _prepared(self, X: object, **roles: object) -> dict[str, object]:
-        """Rows and roles (task, ...) as the estimator inside takes them.
+        """Rows and roles (task, ...) as the estimator takes them.
 
         A pipeline also takes the ``time`` of rows, for its transformers.
         """
@@ -60,13 +60,13 @@ class Delegating:
         in_time = {role: roles[role] for role in roles.keys() & {"time"}}
         return self.predict(X, task=task, **in_time)
 
-    score_samples = _asked(OneClassEstimator.score_samples)
-    decision_function = _asked(OneClassEstimator.decision_function)
-    predict = _asked(OneClassEstimator.predict)
-    pvalues = _asked(OneClassEstimator.pvalues)
-    select = _asked(OneClassEstimator.select)
-    score_tasks = _asked(OneClassEstimator.score_tasks)
-    predict_task = _asked(OneClassEstimator.predict_task)
+    score_samples = _passed_on(OneClassEstimator.score_samples)
+    decision_function = _passed_on(OneClassEstimator.decision_function)
+    predict = _passed_on(OneClassEstimator.predict)
+    pvalues = _passed_on(OneClassEstimator.pvalues)
+    select = _passed_on(OneClassEstimator.select)
+    score_tasks = _passed_on(OneClassEstimator.score_tasks)
+    predict_task = _passed_on(OneClassEstimator.predict_task)
 
     def pvalues_together(
         self, X: object, *, task: object = None, **roles: object
@@ -78,7 +78,7 @@ class Delegating:
 
     @property
     def together_source_(self) -> str:
-        """What `pvalues_together` compares new rows with."""
+        """How `pvalues_together` makes p-values, see there."""
         return self._inner.together_source_
 
     def view_scores(self, X: object, *, task: object = None, **roles: object) -> Array:
@@ -90,9 +90,9 @@ class Delegating:
             )
         return model.view_scores(**self._prepared(X, task=task, **roles))
 
-    def enroll(self, X: object, *, task: object = None, **given: object) -> Self:
+    def enroll(self, X: object, *, task: object = None, **labels: object) -> Self:
         """Add rows of known tasks, or new tasks; see the `enroll` of the estimator."""
-        roles = {"outlier": None, "groups": None, **given}
+        roles = {"outlier": None, "groups": None, **labels}
         self._inner.enroll(**self._prepared(X, task=task, **roles))
         return self
 
@@ -102,9 +102,9 @@ class Delegating:
         return self
 
     def recalibrate(self, alarm_rate: float) -> Self:
-        """Promise another alarm rate; nothing is refitted.
+        """Promise another alarm rate, without a new fit.
 
-        Parameters stay as they are, so a new fit has the rate of before.
+        Parameters are not changed, so a new fit promises the rate of before.
         """
         self._inner.recalibrate(alarm_rate)
         return self
@@ -117,7 +117,7 @@ class Delegating:
         sample_weight: object = None,
         **roles: object,
     ) -> Self:
-        """Set the thresholds from held-out normal rows."""
+        """Set thresholds from held-out normal rows."""
         rows = self._prepared(X, task=task, **roles)
         self._inner.calibrate(**rows, sample_weight=sample_weight)
         return self
@@ -134,5 +134,5 @@ class Delegating:
 
     @property
     def alarm_rate_(self) -> Array:
-        """Alarm rate that each task really promises, shape (T,)."""
+        """Alarm rate promised for each task, shape (T,)."""
         return self._inner.alarm_rate_

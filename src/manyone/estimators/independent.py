@@ -1,4 +1,4 @@
-"""OCKSR: each task on its own, from its positive rows (and its known outliers)."""
+"""OCKSR: each task alone, fitted to its normal rows and its known outliers."""
 
 from __future__ import annotations
 

@@ -168,7 +168,7 @@ class JointOCKSR(LandmarkOneClass):
         learned = self.solution_.learned
         remaining = self.solution_.one_minus_leverage
         assert remaining is not None
-        # As large as the kernel matrix, so it is made again.
+        # The model does not hold the factor, which is as large as the kernel matrix.
         points = self.solution_.scorer.points
         K = points.kernel.gram(points.X)
         root = np.sqrt(rows.weight)

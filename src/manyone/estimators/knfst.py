@@ -1,4 +1,4 @@
-"""KNFST: directions of feature space along which every task is a single point."""
+"""KNFST: directions of feature space in which each task is a single point."""
 
 from __future__ import annotations
 
@@ -97,8 +97,8 @@ class KNFST(MultiTaskOneClass):
 
     Notes
     -----
-    Known outliers are classes of their own: one for each task that has some, and one
-    for those of all tasks. With a single task they are mapped to the origin. A null
+    Known outliers are further classes: one for each task that has outliers, and one
+    for outliers of all tasks. With a single task they are mapped to the origin. A null
     space does not depend on how often a row occurs, so `sample_weight` matters for
     thresholds only. Thresholds come from ten folds inside each task, with everything
     fitted again.
@@ -143,7 +143,7 @@ class KNFST(MultiTaskOneClass):
         # Copies of a row would only make the matrix singular.
         distinct = distinct_rows(K, labels)
         M = K[np.ix_(distinct, distinct)]
-        # Any unit will do, and 1 where all similarities are zero.
+        # The unit of the kernel, or 1 if it is zero everywhere.
         size = float(np.abs(np.diagonal(M)).mean()) or float(np.abs(M).max()) or 1.0
         M.flat[:: len(M) + 1] += self.ridge * size
         classes = labels[distinct]
@@ -154,7 +154,7 @@ class KNFST(MultiTaskOneClass):
         null_space = solve_null_space(M / size, classes, rtol=1e-14)
         projection = np.zeros((len(K), null_space.projection.shape[1]))
         projection[distinct] = null_space.projection[: len(distinct)]
-        # Where normal rows of a task land, each distinct one counted once.
+        # The mean projection of the distinct normal rows of each task.
         normal = distinct[~rows.outlier[distinct]]
         targets = np.zeros((T, projection.shape[1]))
         np.add.at(targets, rows.codes[normal], K[normal] @ projection)

@@ -1,4 +1,4 @@
-"""Methods whose fits may go by passes over rows, on landmarks."""
+"""Methods with `landmarks`: they are fitted by passes over blocks of rows."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from manyone.threads import threads_for_blocks
 
 
 class Solved(NamedTuple):
-    """A model of landmarks, and what follows from it.
+    """A model of landmarks, and what calibrates it.
 
     Attributes
     ----------
@@ -50,21 +50,19 @@ class Solved(NamedTuple):
         Behind its metric, without guards, with the judge of its rows if it has one.
     sample : Sample
     nearness : TrainingNearness or None
-    metric : Whitening or None
     tails : Tails or None
-        Left-out scores; None: they are not wanted, or come from folds.
+        Left-out scores; None: they are not wanted, or folds have to make them.
     """
 
     solution: Solution
     sample: Sample
     nearness: TrainingNearness | None
-    metric: Whitening | None
     tails: Tails | None
 
 
 @dataclass(frozen=True, eq=False)
 class GivenScores(Judge):
-    """Left-out scores (n,) of the rows at hand, in their order."""
+    """Left-out scores (n,) of rows in memory, in their order."""
 
     scores: Array
 
@@ -89,10 +87,10 @@ class LandmarkOneClass(MultiTaskOneClass):
 
     @abstractmethod
     def _solve_passes(self, passes: Passes) -> tuple[Solution, Tails | None]:
-        """The solution on landmarks, with left-out scores of a closed form."""
+        """The solution on landmarks, and left-out scores if they have a closed form."""
 
     def _why_whole_rows(self, groups: object) -> str | None:
-        """Why all rows have to be at hand; None where passes over blocks will do."""
+        """Why all rows are needed in memory; None where passes over blocks will do."""
         if self.landmarks is None:
             return "Without landmarks all rows are needed in memory"
         if self.kernel in VALUES_ONLY:
@@ -131,11 +129,9 @@ class LandmarkOneClass(MultiTaskOneClass):
         return self._solved(sweep, kernel, left_out=left_out).solution
 
     def _fit_sweep(self, sweep: Sweep, *, calibrate: bool) -> Judge | None:
-        """Become the model of rows, wherever they are, and return their judge."""
+        """Become the model of the rows of a sweep, and return their judge."""
         assert self.landmarks is not None
-        solution, sample, nearness, metric, tails = self._solved(
-            sweep, left_out=calibrate
-        )
+        solution, sample, nearness, tails = self._solved(sweep, left_out=calibrate)
         self._remember_columns(sample.X.shape[1], sample.names, sample.label_columns)
         judge = solution.judge
         guard = LeftOutGuard.of(nearness, solution.scorer)
@@ -147,7 +143,7 @@ class LandmarkOneClass(MultiTaskOneClass):
             if tails is None or not together:
                 if rows is None:
                     rows = sample.rows().by_task()
-                scores = self._scores_by_folds(solution, rows, metric, guard)
+                scores = self._scores_by_folds(solution, rows, guard)
                 seen = seen_scores(scores, rows, solution.own)
                 tails = Tails.known(scores, rows, rows.n_tasks, seen)
                 judge = GivenScores(scores)
@@ -172,9 +168,9 @@ class LandmarkOneClass(MultiTaskOneClass):
     def _solved(
         self, sweep: Sweep, kernel: Kernel | None = None, *, left_out: bool
     ) -> Solved:
-        """Sample, metric, landmarks and solution of rows; the estimator is not changed.
+        """The model of the rows of a sweep; the estimator is not changed.
 
-        Without a kernel, its width follows from the sample.
+        If no kernel is given, its width follows from a sample of the rows.
         """
         assert self.landmarks is not None
         seed = seed_of(self.random_state)
@@ -182,28 +178,28 @@ class LandmarkOneClass(MultiTaskOneClass):
         rows = training_rows_of(sweep)
         if rows is not None:
             refuse_landmarks(rows, self.landmarks)
-        # Rows that landmarks, widths and, of two layers, the first are chosen from.
+        # Landmarks and widths are chosen from a sample, and two layers learned from it.
         size = max(sample_size(self.landmarks), self.can.sample_rows)
         sample = sweep(TakeSample(size, seed, whitened))
         refuse_unusable(sample)
         source = Source(sweep, sample.tasks)
-        # Two layers are learned from the sample by BLAS; all else is blocks of rows.
-        spread = nullcontext() if self.can.sample_rows else threads_for_blocks()
-        with np.errstate(under="ignore"), spread:
+        # One large problem is left to the threads of BLAS, blocks of rows are not.
+        threads = nullcontext() if self.can.sample_rows else threads_for_blocks()
+        with np.errstate(under="ignore"), threads:
             metric = metric_of(sample, source) if whitened else None
             # So few rows shape the metric much: thresholds come from folds.
-            shaped = whitened and sample.n_rows <= size
+            by_folds = whitened and sample.n_rows <= size
             plan = self._planned(sample, seed, metric, kernel)
-            if shaped:
+            if by_folds:
                 plan = replace(plan, drawn=row_hashes(sample.X))
             else:
                 plan = plan.learned(sample, self.alpha)
-            # Groups say what is usual, too.
+            # Rows that leave in groups have other distances to those that stay.
             grouped = rows is not None and rows.group is not None
             nearness = self._nearness(sample, plan, rows if grouped else None)
-            passes = Passes(plan, source, sample, nearness, left_out and not shaped)
+            passes = Passes(plan, source, sample, nearness, left_out and not by_folds)
             solution, tails = self._solve_passes(passes)
-        return Solved(behind_metric(solution, metric), sample, nearness, metric, tails)
+        return Solved(behind_metric(solution, metric), sample, nearness, tails)
 
     def _planned(
         self,
@@ -212,7 +208,7 @@ class LandmarkOneClass(MultiTaskOneClass):
         metric: Whitening | None,
         kernel: Kernel | None,
     ) -> Plan:
-        """The plan for a sample, landmarks where its rows are."""
+        """The plan for a sample: some of its rows are the landmarks."""
         assert self.landmarks is not None
         rows = sample.rows()
         measured = rows
@@ -226,15 +222,15 @@ class LandmarkOneClass(MultiTaskOneClass):
     ) -> TrainingNearness | None:
         """The guard of far rows; None where the kernel is not one of a distance.
 
-        Given rows, or else the sample, say how far from each other is usual.
+        Which distances are usual is learned from `usual_rows`, or from the sample.
         """
         assert self.landmarks is not None
         kernel = plan.kernel
         if not kernel.fading:
             return None
-        # Tasks weigh alike, so that one huge task does not set the usual distance.
         rows = usual_rows
         if rows is None:
+            # Each task weighs what its sampled rows do: a huge one does not rule.
             rows = sample.rows(own_weight=True).by_task()
         all_landmarks = sample.whole and len(rows.codes) <= self.landmarks
         if plan.metric is not None:
@@ -245,11 +241,10 @@ class LandmarkOneClass(MultiTaskOneClass):
         self,
         solution: Solution,
         rows: TrainingRows,
-        metric: Whitening | None,
         guard: LeftOutGuard,
     ) -> Array:
         """Scores (n,) of rows by refits without them, lowered by a guard."""
-        scores = self._judged_by_folds(solution, rows, metric).left_out
+        scores = self._judged_by_folds(solution, rows).left_out
         assert scores is not None
         guard.lower(scores, rows, np.flatnonzero(~rows.outlier))
         return scores

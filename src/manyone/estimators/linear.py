@@ -216,7 +216,7 @@ class LinearOCKSR(LandmarkOneClass):
         return self._as_unstructured(solution, statistics.counts), tails
 
     def _unstructured(self, gram: Gram, rows: TrainingRows) -> Solution:
-        """The model with B = I: of one task, or where penalties leave a task only 0."""
+        """The model with B = I: for a single task, or where B would be 0 for a task."""
         ridge = JointOCKSR(alpha=self.alpha)._solve(gram, rows, left_out=True)
         total = np.bincount(
             rows.codes[~rows.outlier], rows.weight[~rows.outlier], rows.n_tasks
@@ -224,8 +224,7 @@ class LinearOCKSR(LandmarkOneClass):
         return self._as_unstructured(ridge, total.astype(np.float64))
 
     def _as_unstructured(self, ridge: Solution, total: Array) -> Solution:
-        # At the minimum, what the ridge costs is f'W(r - f): misfit and ridge are r'W(r
-        # - f).
+        # At the minimum the ridge costs f'W(r - f). With the misfit that is r'W(r - f).
         cost = float(total @ (1.0 - ridge.learned["mean_response"]))
         penalty = len(total) * (self.frobenius + self.nuclear)
         gap = 0.0 if self.nuclear == 0 else np.nan
@@ -234,9 +233,8 @@ class LinearOCKSR(LandmarkOneClass):
         return replace(ridge, report=report, learned=learned)
 
     def _structured(self, gram: Gram, rows: TrainingRows) -> Solution | None:
-        """The learned structure, or None where a task is left with nothing but 0."""
-        # A problem in units of its mean weight: the same minimiser, and numbers of
-        # moderate size.
+        """The model with a learned B; None where B is 0 for a task."""
+        # Weights in units of their mean: the same minimiser, numbers of moderate size.
         unit = float(np.mean(rows.weight))
         R = rows.responses()
         ridge = float(effective_alpha(self.alpha, gram.diagonal() @ rows.weight))
@@ -247,7 +245,7 @@ class LinearOCKSR(LandmarkOneClass):
         structure = self._structure(lam, U, target, alpha, unit)
         if structure.collapsed:
             return None
-        # One count is one count of the weights that were given: back to their units.
+        # Left-out scores are those without one count of the weights as they were given.
         left_out, residual = left_out_scores_of_structure(
             lam * unit, U, R, structure.B @ structure.B, ridge, rows.weight, rows.codes
         )
@@ -269,7 +267,7 @@ class LinearOCKSR(LandmarkOneClass):
     ) -> LinearSolution:
         return solve_linear(
             *(lam, U, R, alpha),
-            # Never so small a penalty that nothing holds B.
+            # Below the smallest Frobenius penalty B grows without bound.
             max(self.frobenius / unit, smallest_frobenius(lam, U.T @ R, alpha)),
             self.nuclear / unit,
             solver=self.solver,

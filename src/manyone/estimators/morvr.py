@@ -14,9 +14,7 @@ from manyone.data.rows import TrainingRows
 from manyone.estimators.base import MultiTaskOneClass
 from manyone.kernels.gram import Expansion, Gram
 from manyone.models.solution import FitReport, Solution
-from manyone.solvers.morvr import (
-    solve_morvr,
-)
+from manyone.solvers.morvr import solve_morvr
 from manyone.threads import one_blas_thread
 
 _POSTERIOR = ("relevance_", "intercept_", "precision_", "posterior_cov_", "noise_cov_")
@@ -56,10 +54,10 @@ class MORVR(MultiTaskOneClass):
         Keyword arguments of a callable kernel.
     fit_intercept : bool, default=False
         Whether a constant is among the candidates, as in the literature. It helps a
-        little where anomalies are of the kind of other tasks; but a row unlike all
-        training rows then gets the constant as its response, not 0, and may pass for
-        normal. It is never a candidate where all responses are the same (a single task
-        without outliers), which it would explain alone.
+        little where anomalies are of the kind of other tasks. But the response to a row
+        unlike all training rows is then the constant, not 0, and the row may look
+        normal. The constant is never a candidate where all responses are the same (a
+        single task without outliers): it would explain them alone.
     shrinkage : float, default=0.03
         The share of noise in each response that is assumed beforehand. Without it
         one-hot responses, whose covariance is singular, leave the evidence not sure to
@@ -178,8 +176,7 @@ class MORVR(MultiTaskOneClass):
         constant = np.ones((n, int(self.fit_intercept and np.ptp(R, axis=0).any())))
         with one_blas_thread(n):
             posterior = solve_morvr(
-                # Last, so that where all rows are alike they are relevant and not the
-                # constant.
+                # The constant comes last: where all rows are alike, they win the tie.
                 np.column_stack([K / size, constant]),
                 R,
                 shrinkage=self.shrinkage,

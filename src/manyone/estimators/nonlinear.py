@@ -50,7 +50,7 @@ class NonlinearOCKSR(TwoLayerModel):
         Ridge of the first layer. 0 means the smallest one that double precision
         resolves.
     beta : float, default=1
-        Ridge of the second layer, at most what a task weighs on average; see `beta_`.
+        Ridge of the second layer. At most the mean weight of a task is used: `beta_`.
     theta : "mean" or float, default="mean"
         Coefficient of the second kernel. ``"mean"``: 10 over the mean squared length of
         the responses that the fit starts from. Only ``alpha / theta`` matters.
@@ -58,10 +58,10 @@ class NonlinearOCKSR(TwoLayerModel):
         Learn theta with W, as the paper does. The objective then has no minimiser:
         `max_iter` and `tol` decide the model.
     anchor : bool, default=True
-        Ask for response 0 at the origin of the feature space, where rows unlike all
-        training rows lie; it weighs as much as a tenth of a task. False is the paper's
-        model, where such rows may look like one of the tasks, and where a single task
-        is mapped to one point.
+        Fit response 0 at the origin of the feature space, where rows unlike all
+        training rows lie. It weighs a tenth of a task. False is the paper's model:
+        there such rows may look like one of the tasks, and a single task is mapped to
+        one point.
     metric : {"plain", "whitened"}, default="plain"
         ``"whitened"`` applies :class:`TaskWhitener` first.
     alarm_rate : float or None, default=0.05
@@ -133,9 +133,9 @@ class NonlinearOCKSR(TwoLayerModel):
     Notes
     -----
     Thresholds and p-values compare a row with the scores of training rows of its task
-    under models that have not seen them: folds are cut inside each task and the whole
-    fit is repeated without each. (Leaving rows out of the second layer alone would be
-    worthless: the first has seen them.)
+    under models that have not seen them. Folds are cut inside each task, and the whole
+    fit is repeated without each. (To leave rows out of the second layer only is not
+    enough, because the first has seen them.)
 
     A single task has no pattern of responses: its rows are scored by the first layer
     alone, and scores and thresholds are those of :class:`IndependentOCKSR`.

@@ -151,7 +151,7 @@ class OutputKernelOCKSR(MultiTaskOneClass):
     max_iter: int = 200
 
     def _solve(self, gram: Gram, rows: TrainingRows, *, left_out: bool) -> Solution:
-        # Weights matter relative to alpha only: about 1 they stay in range.
+        # Only ratios of weights to alpha matter: weights of about 1 stay in range.
         weight = resolved_weight(rows.weight)
         R = rows.responses()
         K = gram.finite_matrix()
@@ -168,8 +168,7 @@ class OutputKernelOCKSR(MultiTaskOneClass):
             max_iter=self.max_iter,
         )
         coef = root[:, None] * optimum.coef
-        # Coefficients that change no response may be as large as 1 over the ridge: left
-        # out.
+        # The part that changes no response may be as large as 1 / ridge: it is dropped.
         seen = vectors @ (vectors.T @ optimum.coef)
         dual = np.asfortranarray(root[:, None] * (seen @ optimum.structure))
         left_out_rows, residual = left_out_scores_of_structure(
@@ -201,5 +200,5 @@ class OutputKernelOCKSR(MultiTaskOneClass):
 def _resolved(alpha: float, unit: float, size: float) -> float:
     """The ridge over the unit of weights, in the range where Newton steps converge."""
     size = size if size > 0 else 1.0
-    # Clipped before the division, which may overflow.
+    # Clip first: the division may overflow.
     return float(np.clip(alpha, 1e-9 * size * unit, 1e3 * size * unit) / unit)

@@ -1,4 +1,4 @@
-"""What fitted models are asked: scores, alarms, p-values, the best task."""
+"""Methods of fitted models: scores, alarms, p-values, the best task."""
 
 from __future__ import annotations
 
@@ -47,16 +47,16 @@ from manyone.models.guards import unguarded
 from manyone.models.scorers import InMetric
 from manyone.models.solution import Solution
 
-#: Rates that can be promised.
+#: What `alarm_rate` may be.
 RATE = Interval(Real, 0, 1, closed="neither")
-#: What a single task may raise.
+#: What `task_rate_limit` may be.
 LIMIT = Interval(Real, 0, 1, closed="right")
-#: The rate of an estimator that is told nothing.
+#: The default of `alarm_rate`.
 DEFAULT_RATE = 0.05
 
 
 def limit_ratio(alarm_rate: float | None, task_rate_limit: float | None) -> float:
-    """What a single task may raise, as a multiple of the rate; infinite: no limit."""
+    """The limit of a single task as a multiple of the rate; infinite: no limit."""
     if task_rate_limit is None:
         return LIMIT_RATIO
     rate = DEFAULT_RATE if alarm_rate is None else alarm_rate
@@ -84,7 +84,7 @@ class Scoring:
     limit_ratio_: float
     alarm_rate: float | None
     task_rate_limit: float | None
-    #: Yields the regression of each task (S,), of methods that declare exact p-values.
+    #: Yields the regression of each task (S,); methods with exact p-values have it.
     _task_ridges: Callable[[Codes], Iterator[TaskRidge]]
 
     @by_blocks
@@ -96,8 +96,8 @@ class Scoring:
         X : array-like, sparse matrix or data frame of shape (n, d)
         task : array-like of shape (n,) or str or None
             Task that each row claims to belong to, or the column that holds it. None:
-            the column that `fit` was given, where `X` has it; or the only task that
-            there is.
+            the column that `fit` took tasks from, if `X` has it; or the only task of
+            the model.
 
         Returns
         -------
@@ -141,8 +141,8 @@ class Scoring:
         Returns
         -------
         ndarray of shape (n,)
-            Never below 1/(n_t + 1), as n_t rows cannot make anything rarer than that.
-            For tasks that borrow the scores of S tasks (see `calibration_.borrows`):
+            Never below 1/(n_t + 1), the rarest that n_t rows can tell. For tasks that
+            borrow the scores of S tasks (see `calibration_.borrows`), never below
             1/(S (n_t + 1)).
         """
         rows, codes = self._scoring_rows(X, task)
@@ -156,15 +156,15 @@ class Scoring:
     ) -> tuple[Labels, Array]:
         r"""P-value of "all these rows are normal for their task", one for each task.
 
-        No assumption is made about other tasks or about tails, and p may fall far below
-        what one row can reach: with 10 rows of the task and 2, 3, 5 new ones it stops
-        at 1/66, 1/286, 1/3003, where a single row stops at 1/11.
+        No assumption is made about other tasks or about tails. And p may be far lower
+        than for a single row. With 10 rows of the task and 2, 3, 5 new ones, the lowest
+        p is 1/66, 1/286, 1/3003; for a single new row it is 1/11.
 
         Parameters
         ----------
         X : array-like, sparse matrix or data frame of shape (k, d)
-            Rows that are to be judged together, say those of one day. The choice must
-            not depend on their scores.
+            Rows to judge together, say those of one day. Which rows these are must not
+            depend on their scores.
         task : array-like of shape (k,) or str or None
 
         Returns
@@ -176,17 +176,18 @@ class Scoring:
 
         Notes
         -----
-        `together_source_` says where p comes from. ``"exact"``, where
+        `together_source_` says how p is made. ``"exact"``, where
         ``pvalues(exact=True)`` is possible: a permutation test. Rows of the task and
-        new ones are dealt anew, all ways or up to 5,000, and those in the place of the
-        new ones are scored by the model of the others. Then P(p <= a) <= a, by a
+        new ones are shuffled, in all ways or in 5,000. Each time, the rows in the place
+        of the new ones are scored by the model of the others. Then P(p <= a) <= a, by a
         theorem.
 
-        Elsewhere a rank-sum test of the new scores among calibration scores, which may
-        fall to :math:`1/\binom{n+m}{m}`. ``"held-out"``, after `calibrate`: exact, too.
-        ``"leave-one-out"``, ``"folds"``, ...: left-out training rows. There is no
-        theorem then, but it was measured (``benchmarks/bench_together.py``). All new
-        rows share one model, so m of them count for m / (1 + m / (2 n)).
+        Elsewhere p comes from a rank-sum test of the new scores among calibration
+        scores, and is :math:`1/\binom{n+m}{m}` or higher. ``"held-out"``, after
+        `calibrate`, is exact, too. ``"leave-one-out"``, ``"folds"``, ... are left-out
+        training rows. There is no theorem then, but measurements
+        (``benchmarks/bench_together.py``). All new rows are scored by one model, so m
+        of them count as m / (1 + m / (2 n)).
         """
         self._check_calibrated()
         return self._pvalues_together(X, task, self.together_source_)
@@ -220,7 +221,7 @@ class Scoring:
 
     @property
     def together_source_(self) -> str:
-        """What `pvalues_together` compares new rows with."""
+        """How `pvalues_together` makes p-values, see there."""
         source = self.calibration_.source
         fractions = bool(np.any(self.training_.weight % 1.0))
         grouped = self.training_.group is not None
@@ -245,9 +246,9 @@ class Scoring:
         Notes
         -----
         P-values are those of the batch, see :mod:`manyone.calibration.discoveries`:
-        other tasks lend their scores as often as they have rows in it. The smallest
-        possible one of a row in task t is ``m_t / (m (n_t + 1))``, so single rows of
-        small tasks are found only if the batch has rows of many tasks.
+        scores of a task count as often as it has rows in the batch. The lowest possible
+        p-value of a row of task t is ``m_t / (m (n_t + 1))``. So single rows of small
+        tasks are selected only if the batch has rows of many tasks.
         """
         self._check_calibrated()
         scores, codes, _ = self._claims(X, task, None)
@@ -291,9 +292,9 @@ class Scoring:
         return self._best_task(self.score_tasks(X))
 
     def _best_task(self, scores: Array) -> Labels:
-        """What `predict_task` says of rows with these scores (n, T)."""
-        # The best score counts, not the margin: a task with few rows has a generous
-        # threshold.
+        """The answers (n,) of `predict_task` to rows with these scores (n, T)."""
+        # By score and not by distance from the threshold: that of a task with few rows
+        # is very low.
         best = np.argmax(np.where(scores < self.offset_, -np.inf, scores), axis=1)
         rejected = np.all(scores < self.offset_, axis=1)
         are_integers = self.tasks_.dtype.kind in "iu"
@@ -308,7 +309,7 @@ class Scoring:
         return labels
 
     def recalibrate(self, alarm_rate: float) -> Self:
-        """Change the promised alarm rate of a fitted model; nothing is refitted.
+        """Promise another alarm rate, without a new fit.
 
         Parameters
         ----------
@@ -346,8 +347,7 @@ class Scoring:
         -------
         self
             Tasks with too few held-out rows are compared with the held-out rows of all
-            tasks. Where ``alarm_rate=None``, the rate is 0.05; `recalibrate` promises
-            another.
+            tasks. The rate is `alarm_rate`, or 0.05 if that is None.
         """
         scores, codes, weight = self._claims(X, task, sample_weight)
         used = weight > 0
@@ -368,25 +368,25 @@ class Scoring:
     @property
     def thresholds_(self) -> Thresholds:
         """Thresholds and p-values at the promised rate."""
-        # Derived, so that neither pickles nor files have to hold it.
+        # Made again after loading: neither pickles nor files hold it.
         if "_thresholds" not in vars(self):
             self._thresholds = self.thresholds_at(self._check_calibrated())
         return self._thresholds
 
     def thresholds_at(self, alarm_rate: float) -> Thresholds:
-        """Thresholds and p-values at another rate; those of the model stay."""
+        """Thresholds and p-values at another rate; the model is not changed."""
         lowest = lowest_scores(self.solution_.scorer)
         return self.calibration_.at(alarm_rate, self.limit_ratio_, lowest)
 
     def __getstate__(self) -> dict[str, object]:
-        """What pickles and files hold."""
+        """State for pickles and files."""
         state: dict[str, Any] = super().__getstate__()  # type: ignore[assignment]
         return {name: value for name, value in state.items() if name != "_thresholds"}
 
     # ----------------------------------------------------------------- rows for scoring
 
     def _scoring_rows(self, X: object, task: object) -> tuple[Rows, Codes]:
-        """Rows as the scorer wants them, and the code of the task that each claims."""
+        """Rows as scorers take them, and the code of the task that each row claims."""
         self._check_fitted()
         if self.label_columns_ or isinstance(task, str):
             X, task = split_labels(X, self.label_columns_, task=task)
@@ -420,7 +420,8 @@ class Scoring:
         """The columns of `_claims` as one array (n, 3), to be stacked by blocks."""
         rows, codes = self._scoring_rows(X, task)
         weight = np.ones(len(codes))
-        if sample_weight is not None:  # other blocks may have counts where one has none
+        if sample_weight is not None:
+            # All counts of a block may be 0, if other blocks have some.
             counted = np.any(np.asarray(sample_weight))
             weight = check_weight(sample_weight, rows) if counted else 0.0 * weight
         return np.column_stack([self.solution_.own(rows, codes), codes, weight])
@@ -437,12 +438,12 @@ class Scoring:
         """Thresholds for a promised rate; None: zeros, and no promise."""
 
     def _check_fitted(self) -> None:
-        # scikit-learn's check takes longer than the scores of a row.
+        # Faster than scikit-learn's check, which takes longer than to score a row.
         if "solution_" not in vars(self):
             check_is_fitted(self)
 
     def _check_calibrated(self) -> float:
-        """The rate that the thresholds promise; refuse where there are none."""
+        """The rate that the thresholds promise; raises if there are none."""
         self._check_fitted()
         if self.promised_rate_ is None:
             raise NotFittedError(
@@ -471,7 +472,7 @@ class Scoring:
         return p
 
     def _no_exact_pvalues(self) -> str:
-        """Why there are no exact p-values; empty where there are."""
+        """Why there are no exact p-values; empty if there are."""
         if not self.can.exact_pvalues:
             return checks.unable(type(self), "exact_pvalues", "exact p-values")
         if isinstance(unguarded(self.solution_.scorer), InMetric):
@@ -493,12 +494,12 @@ class Scoring:
 
     @property
     def X_fit_(self) -> Any:
-        """Rows that the model is expanded over: training rows, or landmarks."""
+        """Rows that the model is expanded over: training rows or landmarks."""
         return self._solution.scorer.points.X
 
     @property
     def kernel_(self) -> Kernel:
-        """The kernel with its numbers."""
+        """The kernel, with its coefficients."""
         return self._solution.scorer.points.kernel
 
     @property
@@ -508,6 +509,5 @@ class Scoring:
 
     @property
     def _solution(self) -> Solution:
-        if "solution_" not in vars(self):
-            raise AttributeError(f"{type(self).__name__} is not fitted yet.")
+        self._check_fitted()
         return self.solution_

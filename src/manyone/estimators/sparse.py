@@ -33,8 +33,8 @@ class SparseOCKSR(TwoLayerModel):
               \rVert_2,
 
     with :math:`\lambda_1` = `l1`, :math:`\lambda_2` = `group` and :math:`B_{s,t}` the
-    coefficients of the rows of task s in the function of task t. So few tasks have a
-    part in the function of another one, each with few of its rows.
+    coefficients of the rows of task s in the function of task t. So the function of a
+    task depends on few other tasks, and on few rows of each.
 
     Parameters
     ----------
@@ -60,8 +60,8 @@ class SparseOCKSR(TwoLayerModel):
     l1, group : "auto" or float, default="auto"
         Strengths of the penalties of entries (few rows) and of blocks (few tasks).
         ``"auto"``: a hundredth of the `l1` at which a task's function would vanish.
-        Numbers are kept between 1e-5 and 0.1 of what makes one vanish; `l1_` and
-        `group_` are what was used.
+        Numbers are clipped to between 1e-5 and 0.1 of what makes a function vanish.
+        `l1_` and `group_` are what was used.
     theta : "mean" or float, default="mean"
         Coefficient of the second kernel. ``"mean"``: 10 over the mean squared length of
         the responses that the fit starts from. Only ``alpha / theta`` matters.
@@ -69,10 +69,10 @@ class SparseOCKSR(TwoLayerModel):
         Learn theta with W, as the paper does. The objective then has no minimiser:
         `max_iter` and `tol` decide the model.
     anchor : bool, default=True
-        Ask for response 0 at the origin of the feature space, where rows unlike all
-        training rows lie; it weighs as much as a tenth of a task. False is the paper's
-        model, where such rows may look like one of the tasks, and where a single task
-        is mapped to one point.
+        Fit response 0 at the origin of the feature space, where rows unlike all
+        training rows lie. It weighs a tenth of a task. False is the paper's model:
+        there such rows may look like one of the tasks, and a single task is mapped to
+        one point.
     metric : {"plain", "whitened"}, default="plain"
         ``"whitened"`` applies :class:`TaskWhitener` first.
     alarm_rate : float or None, default=0.05

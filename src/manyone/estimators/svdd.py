@@ -24,7 +24,7 @@ from manyone.solvers.svdd import solve_svdd
 from manyone.solvers.svdd_left_out import left_out_of_ball
 from manyone.threads import one_blas_thread
 
-# From this many rows of a task, rows of the kernel are made when the solver asks for
+# For a task of at least so many rows, the solver computes kernel rows when it needs
 # them.
 _MANY = 400
 
@@ -181,9 +181,8 @@ class SVDD(TaskMetricOneClass):
             members, sign = _members(rows, task)
             weight = rows.weight[members]
             K = _task_kernel(gram, members)
-            with one_blas_thread(
-                int(self.nu * len(members))
-            ):  # about as many support vectors
+            n_support = int(self.nu * len(members))  # about
+            with one_blas_thread(n_support):
                 share = weight / weight[sign > 0].sum()
                 ball = solve_svdd(K, 1 / self.nu, sign, share, self.tol, self.max_iter)
             radius[task] = np.sqrt(ball.radius2)
@@ -221,7 +220,7 @@ class SVDD(TaskMetricOneClass):
 
 
 def _members(rows: TrainingRows, task: int) -> tuple[Codes, Array]:
-    """Rows of one task and outliers of every task, with their signs."""
+    """Rows of a task and outliers of all tasks; 1 for a normal row, -1 for others."""
     T = rows.n_tasks
     codes = np.where(rows.codes == MISSING, T, rows.codes)
     low, high, end = np.searchsorted(codes, [task, task + 1, T])
@@ -230,7 +229,7 @@ def _members(rows: TrainingRows, task: int) -> tuple[Codes, Array]:
 
 
 def _task_kernel(gram: Gram, members: Codes) -> Any:
-    """Kernel matrix of a task; for many rows one that computes its rows on demand."""
+    """Kernel matrix of a task; that of a large task computes its rows on demand."""
     task_gram = gram.take(members)
     if (
         len(members) >= _MANY
@@ -245,7 +244,15 @@ def _task_kernel(gram: Gram, members: Codes) -> Any:
 
 
 def _self_similarity(gram: Gram) -> tuple[Any, Any]:
-    """What k(x, x) of new rows will be taken for when they bring k(x, X_fit) only."""
+    """What stands for k(x, x) of new rows that bring only k(x, X_fit).
+
+    Returns
+    -------
+    constant or matrix : float, ndarray of shape (n, n) or None
+        None: new rows bring themselves.
+    training : Points or None
+        Points of the matrix.
+    """
     if gram.points.columns is None:
         return None, None
     diagonal = gram.diagonal()

@@ -1,4 +1,4 @@
-"""What methods have in common that look at one task at a time: a metric for each."""
+"""Methods that look at one task at a time, and may give each a metric of its own."""
 
 from __future__ import annotations
 
@@ -14,13 +14,11 @@ from manyone.data.rows import TrainingRows
 from manyone.estimators.base import MultiTaskOneClass
 from manyone.metric.robust import robust_weights
 from manyone.metric.shrinkage import TaskWhitenings, Whitening, task_whitenings
-from manyone.models.scorers import InMetric
-from manyone.models.solution import Solution
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class TaskMetricOneClass(MultiTaskOneClass):
-    """A method whose tasks may each have a metric of their own."""
+    """A method that looks at one task at a time, each in a metric of its own or not."""
 
     _parameter_constraints: ClassVar[Constraints] = {
         **MultiTaskOneClass._parameter_constraints,
@@ -36,30 +34,25 @@ class TaskMetricOneClass(MultiTaskOneClass):
     ) -> tuple[Whitening | TaskWhitenings, TrainingRows]:
         if self.metric != "adaptive":
             return super()._learned_metric(rows)
-        self._refuse_metric(rows)
         priors = (self.scale_prior, self.covariance_prior)
-        used = rows.take(~rows.outlier)
-        weight = used.weight
+        normal = rows.take(~rows.outlier)
+        weight = normal.weight
         if self.robust:
-            share = robust_weights(used.X, used.codes, weight, rows.n_tasks)
+            share = robust_weights(normal.X, normal.codes, weight, rows.n_tasks)
             trusted = rows.outlier.copy()
             trusted[~rows.outlier] = share == 1.0
             rows = rows.take(trusted)
             counted = np.flatnonzero(share > 0.0)
             weight = (weight * share)[counted]
-            used = used.take(counted)
-        metric = task_whitenings(used.X, used.codes, weight, rows.n_tasks, *priors)
+            normal = normal.take(counted)
+        metric = task_whitenings(normal.X, normal.codes, weight, rows.n_tasks, *priors)
         return metric, rows.shared_out()
 
-    def _without_choices(self, solution: Solution) -> Self:
-        scorer = solution.scorer
-        if not isinstance(scorer, InMetric):
-            return self
-        metric = scorer.metric
+    def _of_folds(self, metric: Whitening | TaskWhitenings | None) -> Self:
         if not isinstance(metric, TaskWhitenings):
             return self
-        # The strength is one of a few. Without a fold it may be another one, and scores
-        # of such a model would say nothing of this one's.
+        # The strength is chosen among a few values. A fold might choose another one,
+        # and its scores would say nothing about the model of all rows.
         method = copy(self)
         method.covariance_prior = metric.covariance_prior
         return method

@@ -1,4 +1,4 @@
-"""What both methods with a second kernel layer have in common."""
+"""The base of both methods with a second kernel layer."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from manyone.fitting.two_layers import (
 from manyone.kernels.gram import Gram, Points
 from manyone.kernels.landmarks import expanded
 from manyone.models.nearness import LeftOutGuard
-from manyone.models.scorers import TwoLayers
+from manyone.models.scorers import TwoLayers, behind_metric
 from manyone.models.solution import FitReport, Solution
 from manyone.solvers.nonlinear import NonlinearSolution
 from manyone.solvers.ridge import factorise
@@ -41,7 +41,7 @@ from manyone.solvers.two_layers import (
 )
 from manyone.solvers.two_layers import gram as second_gram
 
-#: Rows that both layers are learned from where there are landmarks and more rows.
+#: With landmarks, both layers are learned from at most so many rows.
 SAMPLE_ROWS = 20_000
 #: Fitted attributes of both.
 _FIRST = ("alpha_", "dual_coef_", "first_layer_", "responses_", "structure_")
@@ -51,9 +51,9 @@ LEARNS = (*_FIRST, *_SECOND, *ITERATED)
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class TwoLayerModel(LandmarkOneClass):
-    """A first layer on rows, a second one on its responses.
+    """A first layer on rows, and a second one on the responses of the first.
 
-    A subclass says how both layers of a problem are found (`_descend`).
+    A subclass solves for both layers (`_descend`).
     """
 
     _parameter_constraints: ClassVar[Constraints] = {
@@ -72,7 +72,7 @@ class TwoLayerModel(LandmarkOneClass):
 
     @property
     def responses_(self) -> Array:
-        """First-layer responses of training rows (n, T), or of fewer centres."""
+        """First-layer responses of training rows (n, T), with landmarks of centres."""
         centres: Array = self._solution.fitted("centres")
         n = len(self.training_.codes)
         return (
@@ -90,7 +90,11 @@ class TwoLayerModel(LandmarkOneClass):
     def _descend(
         self, problem: TwoLayerProblem, centres: Codes | None
     ) -> tuple[NonlinearSolution | SparseSolution, dict[str, object]]:
-        """Both layers, the second on centres or all rows, and what was learned."""
+        """Both layers of a problem, and what else a user may look at.
+
+        The second layer is expanded over the rows with the numbers `centres`; None:
+        over all rows.
+        """
 
     def _problem(
         self, Phi: Array, diagonal: Array, rows: TrainingRows
@@ -109,14 +113,15 @@ class TwoLayerModel(LandmarkOneClass):
 
     def _solve(self, gram: Gram, rows: TrainingRows, *, left_out: bool) -> Solution:
         if rows.n_tasks == 1:
-            # One task has no pattern of responses: its model is the first layer alone.
+            # One task has no pattern of responses: the first layer is its model.
             ridge = JointOCKSR(alpha=self.alpha)._solve(gram, rows, left_out=True)
             total = rows.weight[~rows.outlier].sum(keepdims=True)
             return as_single_task(ridge, total)
         Phi, features = gram.features()
         problem = self._problem(Phi, gram.diagonal(), rows)
         if not gram.points.kernel.semidefinite:
-            # Features drop what is negative: where that is more than rounding, refuse.
+            # Features leave out negative eigenvalues. The factor is refused where these
+            # are more than rounding.
             alpha = problem.alpha
             weight = problem.weight[: len(rows.codes)]
             factorise(gram.matrix(), alpha, np.sqrt(weight), overwrite=True)
@@ -128,7 +133,7 @@ class TwoLayerModel(LandmarkOneClass):
     # ------------------------------------------------------------------------ landmarks
 
     def _of_sample(self, plan: Plan, rows: TrainingRows) -> Solution:
-        """The model of rows that are few enough to be held."""
+        """The model of a sample of rows."""
         assert self.landmarks is not None
         n = len(rows.codes)
         m = self.landmarks
@@ -167,7 +172,8 @@ class TwoLayerModel(LandmarkOneClass):
         tails = passes.source.reduce(judge)
         drawn = np.append(mostly_drawn(sample), False)[rows.codes] & ~rows.outlier
         if drawn.any():
-            scores = self._scores_by_folds(solution, rows, plan.metric, guard)
+            in_metric = behind_metric(solution, plan.metric)
+            scores = self._scores_by_folds(in_metric, rows, guard)
             by_folds = scores[drawn], rows.codes[drawn], rows.weight[drawn]
             tails = tails.merged(Tails.of(*by_folds, tails.kept))
         return solution, tails
@@ -182,20 +188,20 @@ class TwoLayerModel(LandmarkOneClass):
         at: Codes | None,
         learned: dict[str, object],
     ) -> Solution:
-        """The model of two layers that solve a problem.
+        """The solution of two layers.
 
         Parameters
         ----------
         points : Points
         dual : ndarray of shape (m, T)
-            First layer over the points.
+            Coefficients of the first layer over the points.
         problem : TwoLayerProblem
         layers : NonlinearSolution or SparseSolution
         rows : TrainingRows
         at : ndarray of shape (q,) or None
             Numbers of the centres of the second layer; None: all rows of the problem.
         learned : dict
-            What else was learned.
+            What else a user may look at.
 
         Returns
         -------
@@ -206,7 +212,7 @@ class TwoLayerModel(LandmarkOneClass):
         centres = Y if at is None else Y[at]
         second = np.asfortranarray(layers.B)
         fitted = respond(Y[:n], centres, second, layers.theta)
-        # What each row counts for in the mean of its task.
+        # The share of each row in the mean of its task.
         share = rows.weight[:, None] * problem.R[:n]
         share /= share.sum(axis=0)
         mean = np.einsum("it,it->t", share, fitted)
@@ -230,6 +236,13 @@ class TwoLayerModel(LandmarkOneClass):
 
 
 def as_single_task(ridge: Solution, total: Array) -> Solution:
-    """The model of the first layer alone, of a task of this total weight (1,)."""
+    """The model of a single task, a ridge regression, as one of two layers.
+
+    Parameters
+    ----------
+    ridge : Solution
+    total : ndarray of shape (1,)
+        Weight of the normal rows.
+    """
     cost = total.sum() * (1.0 - ridge.learned["mean_response"])
     return replace(ridge, report=FitReport(np.asarray(cost)))

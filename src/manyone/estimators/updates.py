@@ -1,4 +1,4 @@
-"""Rows that a fitted model has kept, with more of them or without a task."""
+"""Training rows that a fitted model holds, with more rows or without a task."""
 
 from __future__ import annotations
 
@@ -23,7 +23,13 @@ def with_more_rows(
     sample_weight: object,
     groups: object,
 ) -> tuple[TrainingRows, Labels]:
-    """Rows of a model and of `enroll` together, and the tasks (T,) of both."""
+    """Rows of a model and of `enroll` together, and the tasks (T,) of both.
+
+    Raises
+    ------
+    ValueError
+        If the model holds no rows, or a new task has no normal row.
+    """
     kept_rows = _kept_rows(model, "enroll")
     X, task, outlier, groups = split_labels(
         X, model.label_columns_, task=task, outlier=outlier, groups=groups
@@ -54,14 +60,14 @@ def with_more_rows(
 
 
 def without_task(model: Scoring, task: object) -> tuple[TrainingRows, Labels]:
-    """Rows of a model but those of one task, and the tasks (T,) that are left."""
+    """Rows of a model without those of a task, and the other tasks (T,)."""
     kept_rows = _kept_rows(model, "forget")
     code = code_of(model, task)
     return kept_rows.without(code), np.delete(model.tasks_, code)
 
 
 def code_of(model: Scoring, task: object) -> int:
-    """Number of a task that a model can do without, or why it cannot."""
+    """Code of a task that a model may forget; raises if it may not."""
     if isinstance(task, list | np.ndarray):
         raise ValueError(
             f"forget removes one task at a time; got {task!r}. Call it in a loop."
@@ -77,7 +83,7 @@ def code_of(model: Scoring, task: object) -> int:
 
 
 def _kept_rows(model: Scoring, method: str) -> TrainingRows:
-    """The rows that a model was fitted to, or why it has none."""
+    """The rows that a model was fitted to; raises if it holds none."""
     check_is_fitted(model)
     if not model.training_.X.shape[1]:
         raise ValueError(

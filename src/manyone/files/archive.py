@@ -8,8 +8,8 @@ A file has four parts::
     (bytes)                                      the arrays, one after the other
 
 Types go by registry name (:mod:`manyone.files.registry`). Nothing is compressed, so
-that a file takes no more memory than its size. Every array and every value is checked
-before it is used.
+that no more memory is needed than a file is large. Every array and every value is
+checked before it is used.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ from manyone.files.writing import written_beside
 FORMAT = 4
 _MAGIC = b"manyone archive "
 _LONGEST_LINE = 4096
-# What files of earlier versions begin with.
+# Beginnings of files of earlier versions.
 _EARLIER = (b'{"format": "manyone ', b"manyone monitor state ")
 _DTYPE = re.compile(r"\|b1|[|<][iuf][1248]|<U[1-9]\d{0,8}|<[mM]8\[[a-zA-Z]{1,2}\]")
 _MOST_AXES = 4
-# Values of an array, lengths of 0 not counted: NumPy can count no more than that.
+# Most values of an array, without axes of length 0: NumPy can count no more.
 _MOST_VALUES = 2**60
-# Packages whose versions a file tells.
+# Packages whose versions are in the header.
 _PACKAGES = ("manyone", "scikit-learn", "numpy", "scipy")
-# Bytes that are read at a time, for the checksum.
+# Bytes that are read at a time for the checksum.
 _CHUNK = 2**20
 
 #: Dtype, shape and order of an array.
@@ -87,7 +87,7 @@ def loads(data: bytes, kind: str) -> object:
     ----------
     data : bytes
     kind : str
-        What the file has to be for.
+        What the file must be for.
 
     Raises
     ------
@@ -124,7 +124,7 @@ def load(
 
 
 def read_header(path: str | os.PathLike[str], kind: str) -> dict[str, Json]:
-    """What a file says about itself: kind, versions, type, sizes, checksum."""
+    """The header of a file: kind, versions, type, sizes, checksum."""
     _size_of(path)
     with open(path, "rb") as stream:
         return _header(stream, str(path), kind)
@@ -145,9 +145,9 @@ def _pieces(
         writer.arrays.append(np.frombuffer(packed, dtype=np.uint8))
         member = len(writer.arrays) - 1
     arrays = [_plain(array) for array in writer.arrays]
-    # A file that could not be loaded is better refused now than when it is needed.
+    # Raise now if the file could not be loaded later.
     _built(root, writer.objects, Reader(arrays, writer.foreign))
-    # Columns may lie together: products round differently in the other order.
+    # Arrays keep their order in memory: products round differently in the other order.
     layouts = [
         [array.dtype.str, list(array.shape), "C" if array.flags.c_contiguous else "F"]
         for array in arrays
@@ -177,7 +177,7 @@ def _pieces(
 
 
 def _plain(array: AnyArray) -> AnyArray:
-    """An array as a file holds it: contiguous, lowest bytes first."""
+    """An array as a file holds it: contiguous and little-endian."""
     dtype = array.dtype.newbyteorder("<")
     if dtype.kind == "U" and dtype.itemsize == 0:
         dtype = np.dtype("<U1")
@@ -199,7 +199,7 @@ def _bytes_of(array: AnyArray) -> memoryview:
 
 
 def _size_of(path: str | os.PathLike[str]) -> int:
-    """Size of a file; what has no end, such as a device or a pipe, is refused."""
+    """Size of a file; raises for devices and pipes, which have no end."""
     status = os.stat(path)
     if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(21, "is a folder", str(path))
@@ -245,7 +245,7 @@ def _read(
 
 
 def _header(stream: io.BufferedIOBase, name: str, kind: str) -> dict[str, Json]:
-    """The first two lines of a file, if it is of this kind and format."""
+    """The header of a file; raises if it is of another kind or format."""
     line = stream.readline(_LONGEST_LINE)
     again = f"This manyone ({version('manyone')}) reads format {FORMAT}."
     if line.startswith(_EARLIER):
@@ -278,7 +278,7 @@ def _header(stream: io.BufferedIOBase, name: str, kind: str) -> dict[str, Json]:
 
 
 def _layouts(described: Json, size: int) -> list[Layout]:
-    """Dtype, shape and order of all arrays, which have to fill the rest of the file."""
+    """Layouts of all arrays; raises unless they fill the rest of the file exactly."""
     layouts = []
     total = 0
     for name, shape, order in described:
@@ -287,7 +287,7 @@ def _layouts(described: Json, size: int) -> list[Layout]:
         axes = len(shape)
         if axes > _MOST_AXES or any(type(length) is not int for length in shape):
             raise ModelFileError(f"it has an array of the shape {shape}")
-        # Empty arrays may be long one way: no longer than an array that is there.
+        # An empty array may have a long axis, but no longer than the file.
         longest = max(size, 1)
         if any(not 0 <= length <= longest for length in shape):
             raise ModelFileError(f"it has an array of the shape {shape}")
@@ -304,7 +304,7 @@ def _layouts(described: Json, size: int) -> list[Layout]:
 
 
 def _read_array(stream: io.BufferedIOBase, layout: Layout) -> AnyArray:
-    """The next array, without bytes that no value of its type has."""
+    """The next array; raises for bytes that stand for no value of its type."""
     dtype, shape, order = layout
     array = np.empty(math.prod(shape), dtype=dtype)
     if array.size:
@@ -319,7 +319,7 @@ def _read_array(stream: io.BufferedIOBase, layout: Layout) -> AnyArray:
 
 
 def _built(root: Json, objects: list[Json], reader: Reader) -> Json:
-    """The value at the root of a tree, after those that it holds."""
+    """The value at the root of a tree."""
     for node in objects:
         reader.add(node)
     return reader.value(root)

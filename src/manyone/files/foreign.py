@@ -1,4 +1,4 @@
-"""Estimators of other packages as steps of pipelines: stored and checked by skops."""
+"""Steps of pipelines from other packages, stored by skops and checked here."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from sklearn.pipeline import Pipeline
 
 from manyone.files.errors import ModelFileError
 
-# What estimators may be made of, beside other estimators, arrays and containers. Of
-# functions and types skops lets pass what is trusted.
+# What estimators may hold, beside other estimators, arrays and containers. (skops lets
+# only trusted functions and types pass.)
 _PLAIN = (
     *(type(None), bool, int, float, complex, str, bytes, slice, type),
     *(types.FunctionType, np.ufunc, np.generic, np.dtype),
     *(np.random.RandomState, np.random.Generator),
 )
 
-# Types that skops asks about and that are checked here, or hold nothing.
+# Types that skops does not trust, but that are checked here or hold nothing.
 _HARMLESS = tuple(
     f"{cls.__module__}.{cls.__qualname__}"
     for cls in (np.dtype, sparse.csr_array, sparse.csc_array, sparse.csr_matrix)
@@ -42,7 +42,7 @@ def packed(estimators: list[object], trusted: Sequence[str]) -> bytes:
     Raises
     ------
     ValueError
-        If they cannot be stored, or hold a type that nobody trusts.
+        If they cannot be stored, or hold a type that is not trusted.
     """
     skops_io = _skops()
     names = ", ".join(sorted({type(estimator).__name__ for estimator in estimators}))
@@ -70,7 +70,7 @@ def unpacked(content: bytes, trusted: Sequence[str]) -> list[object]:
     Raises
     ------
     ModelFileError
-        If the archive unpacks to more than it is, or holds what is not trusted.
+        If the archive is compressed, or holds a type that is not trusted.
     """
     with zipfile.ZipFile(io.BytesIO(content)) as members:
         for member in members.infolist():
@@ -92,7 +92,7 @@ def unpacked(content: bytes, trusted: Sequence[str]) -> list[object]:
 
 
 def _check_parts(estimators: list[object], trusted: frozenset[str]) -> None:
-    """Refuse parts of estimators that may do harm, however deep they lie."""
+    """Raise if a part of an estimator, at any depth, may do harm."""
     waiting = list(estimators)
     seen: set[int] = set()
     while waiting:
@@ -104,7 +104,7 @@ def _check_parts(estimators: list[object], trusted: frozenset[str]) -> None:
 
 
 def _parts(part: Any, trusted: frozenset[str]) -> Iterable[object]:
-    """What a part of an estimator is made of."""
+    """The parts of a part of an estimator; raises if it may do harm."""
     kind = type(part)
     if isinstance(part, _PLAIN):
         return ()

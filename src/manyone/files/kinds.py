@@ -26,7 +26,7 @@ def fits(value: object, hint: Hint) -> bool:
     ----------
     value : object
     hint : type, union or generic alias
-        An annotation after evaluation. A protocol asks for its members only.
+        An annotation after evaluation. Of a protocol only the members are compared.
 
     Returns
     -------
@@ -35,7 +35,7 @@ def fits(value: object, hint: Hint) -> bool:
     Raises
     ------
     TypeError
-        If the annotation is of a form that is not known here.
+        If an annotation has a form that this function does not know.
     """
     if hint is Any or hint is object:
         return True

@@ -19,14 +19,13 @@ from manyone.files.shapes import Sizes
 
 #: Fields of a value by name.
 State = dict[str, Any]
-#: A further check of a loaded value, given the sizes that are known; it may add to
-#: them.
+#: A further check of a loaded value and the known sizes, to which it may add.
 Check = Callable[[Any, Sizes], None]
 
 
 @dataclass(frozen=True, eq=False)
 class Entry:
-    """What files know about a type.
+    """How files hold values of a type.
 
     Parameters
     ----------
@@ -35,11 +34,11 @@ class Entry:
     cls : type
         A dataclass, or an estimator.
     hints : dict
-        Annotations of attributes that the class does not annotate, or too loosely.
+        Annotations of attributes that the class does not annotate, or not strictly.
     rules : dict
         See :mod:`manyone.files.shapes`.
     fitted : set of str
-        Attributes of an estimator that are all there, or none of them.
+        Attributes that a fitted estimator has all of, and others none.
     check : callable or None
     """
 
@@ -52,12 +51,12 @@ class Entry:
 
     @cached_property
     def is_estimator(self) -> bool:
-        """Whether values have a state, of parameters and what a fit has added."""
+        """Whether the state has parameters, and attributes that a fit has added."""
         return hasattr(self.cls, "get_params")
 
     @cached_property
     def required(self) -> frozenset[str]:
-        """Fields that every value has: those of the dataclass, or the parameters."""
+        """Fields that every value has: those of a dataclass, or parameters."""
         if dataclasses.is_dataclass(self.cls):
             return frozenset(field.name for field in dataclasses.fields(self.cls))
         return frozenset(self.cls._get_param_names())  # type: ignore[attr-defined]
@@ -65,7 +64,7 @@ class Entry:
     @cached_property
     def kinds(self) -> dict[str, Hint]:
         """Annotation of every attribute that a file may hold."""
-        # Modules import some names for type checkers only.
+        # Some names in annotations are imported for type checkers only.
         types = [*_BY_TYPE, *filter(isclass, self.hints.values())]
         names = {cls.__name__: cls for cls in types} | {"Rows": ROWS}
         annotated = get_type_hints(self.cls, None, names)
@@ -77,12 +76,12 @@ class Entry:
         return {**kinds, **self.hints}
 
     def state(self, value: Any) -> State:
-        """Fields of a value by name, those only that a file holds.
+        """Fields of a value by name, as a file holds them.
 
         Raises
         ------
         ValueError
-            If an estimator has an attribute that files do not know.
+            If an estimator has an attribute that is not registered.
         """
         state: State = value.__getstate__()
         if not self.is_estimator:
@@ -96,7 +95,7 @@ class Entry:
         return state
 
     def built(self, state: State) -> object:
-        """The value with these fields, each of its kind."""
+        """The value with these fields; each is compared with its annotation."""
         names = set(state)
         if not self.required <= names or not names <= set(self.kinds):
             wrong = sorted((self.required - names) | (names - set(self.kinds)))
@@ -116,7 +115,7 @@ class Entry:
     def sizes(
         self, value: object, state: State, inner: Mapping[str, Iterable[Sizes]]
     ) -> Sizes:
-        """Sizes inside a value that was built; refuses those that do not agree.
+        """Sizes of the arrays in a value; raises if they do not agree.
 
         Parameters
         ----------
@@ -180,12 +179,12 @@ def register(
 
 
 def entry_of(cls: type) -> Entry | None:
-    """What files know about a type; None where they do not know it."""
+    """The entry of a type; None if it is not registered."""
     return _BY_TYPE.get(cls)
 
 
 def entry_named(name: object) -> Entry:
-    """What files know about the type of a name."""
+    """The entry of a name in a file; raises if there is none."""
     if not isinstance(name, str) or name not in _BY_NAME:
         raise ModelFileError(f"it names the type {name!r}, which files do not have")
     return _BY_NAME[name]

@@ -2,8 +2,8 @@
 
 What JSON has stands for itself. The rest is an object with one key:
 ``{"tuple": [...]}``, ``{"dict": [[key, value], ...]}``, ``{"array": 3}`` and so on.
-Registered values are listed once, each after those that it holds: a tree has no cycles,
-and shared values stay shared.
+Each registered value is listed once, after the values that it holds. So a tree has no
+cycles, and shared values stay shared.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SPARSE = {
     "csc_array": sparse.csc_array,
     "csr_matrix": sparse.csr_matrix,
 }
-# Values inside one another that a walk may meet; shared ones count each time.
+# Most values that a walk through a value may meet; shared ones count each time.
 _MOST_VALUES = 2**22
 _TWISTER = 624  # numbers in the state of a Mersenne twister
 
@@ -42,17 +42,17 @@ class Writer:
     objects : list
         Registered values, as ``{"type": name, "fields": {...}}``.
     foreign : list
-        Estimators of other packages, for whoever can store them.
+        Estimators of other packages, which the tree cannot hold.
     """
 
     arrays: list[AnyArray] = field(default_factory=list)
     objects: list[Json] = field(default_factory=list)
     foreign: list[object] = field(default_factory=list)
-    # Places of what has been written, by identity, which the list keeps from being
-    # reused.
+    # Trees of values that were met, by identity. The list keeps these values alive, so
+    # that no other value gets the same identity.
     _places: dict[int, Json] = field(default_factory=dict)
     _seen: list[object] = field(default_factory=list)
-    # Fields that lead to the value at hand, for messages.
+    # Fields on the way to the present value, for messages.
     _fields: list[str] = field(default_factory=list)
 
     def tree(self, value: Any) -> Json:
@@ -80,7 +80,7 @@ class Writer:
         return self._places[id(value)]
 
     def _once(self, value: Any) -> Json:
-        """The tree of a value that may be met again."""
+        """The tree of a value that may occur several times."""
         if isinstance(value, np.ndarray):
             if value.dtype == object:
                 items = [self.tree(item) for item in value.ravel().tolist()]
@@ -117,7 +117,7 @@ class Writer:
 
 @dataclass(eq=False)
 class Reader:
-    """Turns a tree into values, each of which is checked.
+    """Turns a tree into values, and checks each of them.
 
     Parameters
     ----------
@@ -217,7 +217,7 @@ class Reader:
         return state
 
     def _registered(self, value: object) -> Iterator[object]:
-        """Registered values that a value is, or holds in lists, tuples and dicts."""
+        """The registered values in a value: itself, or in lists, tuples and dicts."""
         if isinstance(value, list | tuple):
             for item in value:
                 yield from self._registered(item)
@@ -228,7 +228,7 @@ class Reader:
 
 
 def _place(number: Json) -> int:
-    """A place in a list, which does not count from its end."""
+    """A place in a list; raises if it is negative, or no whole number."""
     if type(number) is not int or number < 0:
         raise ModelFileError(f"{number!r} is no place in a list")
     return number

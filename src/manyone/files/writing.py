@@ -61,9 +61,9 @@ def write_atomically(path: Path, content: bytes) -> None:
 def written_beside(path: Path) -> Iterator[IO[bytes]]:
     """A stream into a file beside `path`, which takes its place when all went well.
 
-    Where `path` is a link, the file that it names is replaced. Mode and owner of a file
-    that exists are kept. What a process that was killed has left of the same file is
-    removed.
+    If `path` is a link, the file that it names is replaced. Mode and owner of an
+    existing file are kept. Leftovers of the same file, from processes that were killed,
+    are removed.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ def written_beside(path: Path) -> Iterator[IO[bytes]]:
 
 
 def _opened_beside(target: Path) -> tuple[IO[bytes], str]:
-    """A new file beside another one, locked, so that nobody takes it for a leftover."""
+    """A new file beside another one, locked: no process may take it for a leftover."""
     prefix = f".{target.name}."
     while True:
         handle, name = tempfile.mkstemp(
@@ -105,23 +105,23 @@ def _opened_beside(target: Path) -> tuple[IO[bytes], str]:
         )
         stream = open(handle, "wb")  # noqa: SIM115 - the caller closes it
         if fcntl is not None:
-            # Where files cannot be locked, nobody removes leftovers either.
+            # If files cannot be locked here, no process removes leftovers either.
             with suppress(OSError):
                 fcntl.flock(stream, fcntl.LOCK_EX)
         if os.path.exists(name):
             return stream, name
-        stream.close()  # somebody has removed it before it was locked
+        stream.close()  # another process has removed it before it was locked
 
 
 def _remove_leftovers(target: Path) -> None:
-    """Remove what processes that are dead have left of a file."""
+    """Remove leftovers of a file, from processes that are dead."""
     if fcntl is None:
         return
     for name in os.listdir(target.parent):
         if not (name.startswith(f".{target.name}.") and name.endswith(_LEFTOVER)):
             continue
         leftover = target.parent / name
-        # It is locked while its writer lives; it may be another user's, or gone by now.
+        # Locked: its writer lives. It may also belong to another user, or be gone.
         with suppress(OSError), open(leftover, "rb") as stream:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
             leftover.unlink()
@@ -130,7 +130,7 @@ def _remove_leftovers(target: Path) -> None:
 def _take_permissions(name: str, target: Path) -> None:
     """Give a new file the mode and the owner of the one that it replaces.
 
-    Where there is none, the file gets the mode that open() would give.
+    If it replaces none, it gets the mode that open() would give.
     """
     try:
         before = target.stat()
@@ -152,7 +152,7 @@ def _take_permissions(name: str, target: Path) -> None:
 
 
 def _flush_folder(folder: Path) -> None:
-    """Make a renaming survive a power cut, where folders can be flushed."""
+    """Flush a folder to disk, so that a renaming survives a power cut."""
     if os.name != "posix":
         return
     handle = os.open(folder, os.O_RDONLY)
@@ -173,20 +173,20 @@ class BusyError(OSError):
 def locked(path: Path, patience: float = _PATIENCE) -> Iterator[None]:
     """Keep other processes from changing a file while it is read, changed and replaced.
 
-    The lock is on the file itself and ends with the process, however that ends, so no
-    lock file can be left behind. On a system without such locks nothing is locked.
+    The lock is on the file itself, and ends with the process, however that ends. So no
+    lock file can remain. On a system without such locks nothing is locked.
 
     Parameters
     ----------
     path : Path
-        The file; everyone who replaces it has to ask for the lock.
+        The file. Every process that replaces it must take the lock.
     patience : float
         Seconds to wait for others.
 
     Raises
     ------
     BusyError
-        If another process keeps the file longer than that.
+        If another process holds the lock longer than that.
     """
     if fcntl is None:
         # Windows refuses to replace a file that another process has open.
@@ -204,7 +204,7 @@ def locked(path: Path, patience: float = _PATIENCE) -> Iterator[None]:
                         "it is done."
                     ) from None
             else:
-                # Unless the last owner of the lock has replaced this file by another.
+                # The last holder of the lock may have replaced the file.
                 if os.path.samestat(os.fstat(stream.fileno()), os.stat(path)):
                     yield
                     return

@@ -1,4 +1,4 @@
-"""One call that chooses: anomalies decide about the method, rows about its settings."""
+"""Choose a method by what anomalies are, and its settings by the training rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from manyone._sklearn import Constraints, StrOptions
 from manyone._types import Anomalies, Array, Labels
-from manyone.capabilities import LANDMARKS, Grid
+from manyone.capabilities import LANDMARKS
 from manyone.data.checks import warn_of_labels_in_y
 from manyone.data.rows import TrainingRows, in_memory, training_rows
 from manyone.data.sample import TakeSample, lowest_hashes, refuse_unusable
@@ -49,15 +49,14 @@ from manyone.selection.search import (
 )
 from manyone.threads import one_blas_thread
 
-# Landmarks of a joint model where an exact fit costs too much.
+# Landmarks of a joint model where an exact fit takes too long.
 _LANDMARKS = 1000
 #: Most rows that a model is fitted to where rows are not in memory.
 MOST_ROWS = 100_000
-# Faults of each kind made from a row where two methods are compared by them.
+# Faults of each kind made from each row, to compare two methods.
 _TWINS = 8
-#: The setting for faults. (Beside another view it must be flat where it knows nothing:
-#: so it is where a task has fewer rows than columns, by its metric. A search for
-#: settings by faults that are made up bought nothing, see CONTRIBUTING.)
+#: The setting for faults. A search for another one by made faults bought nothing, see
+#: CONTRIBUTING.
 FOR_FAULTS: dict[str, Any] = {
     "metric": "adaptive",
     "kernel": "laplacian",
@@ -79,12 +78,12 @@ class AutoOneClass(Delegating, RoutingState, OutlierMixin, BaseEstimator):
         ``"strangers"``: rows of somebody or something else. A joint method learns from
         other tasks' rows what is wrong, and is tuned on tasks left out. It is
         :class:`NonlinearOCKSR`, or :class:`JointOCKSR` where that is better by a
-        standard error, or where two layers cost too much. ``"faults"``: the task's own
-        rows gone wrong. An :class:`IndependentOCKSR` with an adaptive metric and a wide
-        Laplacian kernel. Where it is better by a standard error on faults made from
-        left-out rows, the distance to the mean (an :class:`SVDD`) takes its place. The
-        tasks share their metric. ``"any"``: a :class:`CombinedOneClass` of both.
-        Against strangers it has one layer where that is as good. A view counts for less
+        standard error, or where two layers take too long. ``"faults"``: the task's own
+        rows gone wrong. The method is an :class:`IndependentOCKSR` with an adaptive
+        metric and a wide Laplacian kernel. It is the distance to the mean (an
+        :class:`SVDD`) where that is better by a standard error on faults made from
+        left-out rows. ``"any"``: a :class:`CombinedOneClass` of both. Its view for
+        strangers has one layer where that is as good. The weight of a view is small
         where all new rows look about equally far away to it.
     alarm_rate : float or None, default=0.05
         Share of normal rows that may raise an alarm, on average over tasks. None: no
@@ -174,7 +173,12 @@ class AutoOneClass(Delegating, RoutingState, OutlierMixin, BaseEstimator):
         """
         self._validate_params()
         limit_ratio(self.alarm_rate, self.task_rate_limit)
-        refuse_pipeline(X)
+        if isinstance(X, BaseEstimator):
+            raise ValueError(
+                f"X must be rows; got a {type(X).__name__}. For transformers in front, "
+                "write make_pipeline(StandardScaler(), AutoOneClass()).fit(X, "
+                "task=...)."
+            )
         if y is not None and task is None:
             warn_of_labels_in_y(y)
         is_small_map = isinstance(X, np.memmap) and len(X) <= MOST_ROWS
@@ -189,7 +193,7 @@ class AutoOneClass(Delegating, RoutingState, OutlierMixin, BaseEstimator):
         return self._fit_kept(rows, tasks, len(rows.codes), columns)
 
     def _fit_passes(self, sweep: Sweep) -> Self:
-        """Choose for, and fit to, a sample of rows that only passes can see."""
+        """Choose for, and fit to, a sample of the rows of a sweep."""
         sample = steady(sweep)(TakeSample(MOST_ROWS))
         refuse_unusable(sample)
         rows = sample.rows(own_weight=True).by_task()
@@ -200,7 +204,7 @@ class AutoOneClass(Delegating, RoutingState, OutlierMixin, BaseEstimator):
     def _fit_kept(
         self, rows: TrainingRows, tasks: Labels, n_rows: int, columns: Columns
     ) -> Self:
-        """Choose for, and fit to, as many of the rows at hand as there is time for."""
+        """Choose for, and fit to, as many of these rows as there is time for."""
         if self.anomalies != "strangers" or len(tasks) == 1:
             sizes = np.bincount(rows.codes[~rows.outlier], minlength=len(tasks))
             rows = lowest_hashes(rows, rows_of_each_task(sizes))
@@ -210,21 +214,20 @@ class AutoOneClass(Delegating, RoutingState, OutlierMixin, BaseEstimator):
         if len(rows.codes) < n_rows:
             words = f"{len(rows.codes):,} of {n_rows:,} rows were kept"
             remarks += [(view.name, words) for view in views]
-
-        def fit(model: OneClassEstimator) -> None:
-            model.set_params(**self._rates())
-            model._remember_columns(*columns)
-            model._fit_rows(rows, tasks, calibrate=self.alarm_rate is not None)
-
-        self.estimator_ = _choose((views, remarks), rows, self.random_state, fit)
+        alone = len(views) == 1
+        choices = [tuned(view, rows, self.random_state, alone) for view in views]
+        model: OneClassEstimator = choices[0].model
+        if not alone:
+            named = [(choice.view, choice.model) for choice in choices]
+            model = CombinedOneClass(named)
+        model.set_params(
+            alarm_rate=self.alarm_rate, task_rate_limit=self.task_rate_limit
+        )
+        model._remember_columns(*columns)
+        model._fit_rows(rows, tasks, calibrate=self.alarm_rate is not None)
+        model.choice_ = as_columns(choices, remarks + light_views(model))
+        self.estimator_ = model
         return self
-
-    def _rates(self) -> dict[str, float | None]:
-        """What is promised."""
-        return {
-            "alarm_rate": self.alarm_rate,
-            "task_rate_limit": self.task_rate_limit,
-        }
 
     @property
     def _inner(self) -> OneClassEstimator:
@@ -237,29 +240,22 @@ class AutoOneClass(Delegating, RoutingState, OutlierMixin, BaseEstimator):
     @property
     def choice_(self) -> dict[str, Labels]:
         """What was tried, and what was taken."""
-        return self._fitted.choice_
+        return self._inner.choice_
 
     @property
     def n_features_in_(self) -> int:
         """Columns of the rows that it was fitted to."""
-        return self._fitted.n_features_in_
+        return self._inner.n_features_in_
 
     @property
     def feature_names_in_(self) -> Labels:
         """Names of these columns, where they have names."""
-        return self._fitted.feature_names_in_
+        return self._inner.feature_names_in_
 
     @property
     def label_columns_(self) -> dict[str, str]:
-        """Columns that labels were taken from in `fit`, by what they hold."""
-        return self._fitted.label_columns_
-
-    @property
-    def _fitted(self) -> OneClassEstimator:
-        """The estimator, for attributes: there are none before a fit."""
-        if "estimator_" not in vars(self):
-            raise AttributeError(f"{type(self).__name__} is not fitted yet.")
-        return self.estimator_
+        """Columns that hold labels, by role."""
+        return self._inner.label_columns_
 
 
 def auto(
@@ -316,25 +312,26 @@ def auto(
     )
 
 
-def refuse_pipeline(X: object) -> None:
-    """Rows come first; a pipeline that ends in the choice is made, then fitted."""
-    if isinstance(X, BaseEstimator):
-        raise ValueError(
-            f"X must be rows; got a {type(X).__name__}. For transformers in front, "
-            "write make_pipeline(StandardScaler(), AutoOneClass()).fit(X, task=...)."
-        )
-
-
 class View(NamedTuple):
-    """A view to choose for: its method, and the settings that are tried."""
+    """A view to choose a setting for, and its method."""
 
     name: str
     model: MultiTaskOneClass
-    grid: Grid
 
 
 class Choice(NamedTuple):
-    """A view, its model, the methods tried with how they did, and the best one."""
+    """What was chosen for a view.
+
+    Attributes
+    ----------
+    view : str
+    model : MultiTaskOneClass
+        Not fitted.
+    table : list of (str, Judged)
+        Methods and their settings, with how they did.
+    best : int
+        Place of the model in the table.
+    """
 
     view: str
     model: MultiTaskOneClass
@@ -342,12 +339,10 @@ class Choice(NamedTuple):
     best: int
 
 
-#: Number of columns, their names, and columns that hold labels.
+#: Number of columns, their names, and columns that hold labels, by role.
 Columns = tuple[int, Labels | None, Mapping[str, str]]
-#: Names of views, and what there is to say of them.
+#: Names of views, with a reason to tell users.
 Remarks = list[tuple[str, str]]
-#: What settings are chosen for.
-Plan = tuple[list[View], Remarks]
 
 
 def plan_views(
@@ -355,8 +350,8 @@ def plan_views(
     anomalies: str,
     landmarks: int | None,
     random_state: Seed,
-) -> Plan:
-    """Views to choose settings for, and what there is to say of them.
+) -> tuple[list[View], Remarks]:
+    """Views to choose settings for, and remarks on them.
 
     Parameters
     ----------
@@ -371,21 +366,15 @@ def plan_views(
     several = rows.n_tasks > 1
     if anomalies != "strangers" or not several:
         refuse_unless_dense(rows, 'anomalies="strangers", with several tasks')
-    planned: list[tuple[str, MultiTaskOneClass]] = []
+    views = []
     remarks = []
     if several and anomalies != "faults":
-        model, remark = _plan_strangers(rows, landmarks)
-        planned.append(("strangers", model))
+        model, remark = _plan_strangers(rows, landmarks, random_state or 0)
+        views.append(View("strangers", model))
         if remark:
             remarks.append(("strangers", remark))
     if anomalies != "strangers" or not several:
-        planned.append(("faults", IndependentOCKSR(**FOR_FAULTS)))
-    views = []
-    for name, model in planned:
-        if model.landmarks is not None:
-            model.random_state = random_state or 0
-        grid = {} if name == "faults" else {**model.can.grid, **model.can.strengths}
-        views.append(View(name, model, grid))
+        views.append(View("faults", IndependentOCKSR(**FOR_FAULTS)))
     if not several and anomalies != "faults":
         reason = "left out: one task has no other tasks to tell it from"
         remarks.append(("strangers", reason))
@@ -393,47 +382,31 @@ def plan_views(
 
 
 def _plan_strangers(
-    rows: TrainingRows, landmarks: int | None
+    rows: TrainingRows, landmarks: int | None, seed: Seed
 ) -> tuple[MultiTaskOneClass, str]:
-    """The best joint method that the number of rows has time for, and why."""
+    """The best joint method that there is time for with so many rows, and why."""
     count = len(rows.codes)
     if landmarks is None and is_affordable(NonlinearOCKSR(), rows):
         return NonlinearOCKSR(), ""
     if landmarks is None and is_affordable(JointOCKSR(), rows):
         return JointOCKSR(), f"one layer: {count} rows are too many for two"
     number = min(count, landmarks or _LANDMARKS)
-    return JointOCKSR(landmarks=number), f"{number} landmarks instead of {count} rows"
-
-
-def _choose(
-    plan: Plan,
-    rows: TrainingRows,
-    random_state: Seed,
-    fit: Callable[[OneClassEstimator], None],
-) -> OneClassEstimator:
-    """Choose a setting for each view, and fit the view or their combination."""
-    views, remarks = plan
-    alone = len(views) == 1
-    choices = [tuned(view, rows, random_state, alone) for view in views]
-    model: OneClassEstimator = choices[0].model
-    if not alone:
-        model = CombinedOneClass([(choice.view, choice.model) for choice in choices])
-    fit(model)
-    model.choice_ = as_columns(choices, remarks + light_views(model))
-    return model
+    model = JointOCKSR(landmarks=number, random_state=seed)
+    return model, f"{number} landmarks instead of {count} rows"
 
 
 def tuned(view: View, rows: TrainingRows, random_state: Seed, alone: bool) -> Choice:
-    """The setting to take for a view, of its method or of a simpler one.
+    """The choice for a view: a setting of its method, or of a simpler method.
 
-    Two layers are better at strangers, as a rule, and kernels at faults: alone, the
-    simpler method is taken where it is better by a standard error; beside another view,
-    one layer where it is as good.
+    As a rule two layers are better at strangers than one, and kernels better at faults
+    than the distance to the mean. So a view alone gets the simpler method only if that
+    is better by a standard error. Beside another view, one layer is enough if it is as
+    good.
     """
     if view.name == "faults":
         return _chosen_for_faults(view, rows, random_state, alone)
     model = view.model
-    grid = {name: list(options) for name, options in view.grid.items()}
+    grid = {**model.can.grid, **model.can.strengths}
     search = choose_setting(
         model, rows, grid, "unseen", True, random_state=random_state
     )
@@ -458,17 +431,17 @@ def tuned(view: View, rows: TrainingRows, random_state: Seed, alone: bool) -> Ch
 def _chosen_for_faults(
     view: View, rows: TrainingRows, random_state: Seed, alone: bool
 ) -> Choice:
-    """The kernel method, or alone the distance to the mean where that is better."""
+    """The kernel method; or the distance to the mean, if there is no other view."""
     if not alone:
         unjudged = Judged(_shown(view.model), np.empty((1, 0)), "")
         table = [(type(view.model).__name__, unjudged)]
         return Choice(view.name, view.model, table, 0)
-    # The distance to the mean of a task: all rows may be outside of the ball.
+    # With nu=1 all rows may be outside of the ball, and its centre is their mean.
     distance = SVDD(kernel="linear", nu=1.0, metric="adaptive")
     methods = [view.model, distance]
-    some_rows = content_sample(rows, FEWEST_ROWS)
-    judged_rows, faults = faults_to_judge_by(some_rows, random_state, _TWINS)
-    with one_blas_thread(len(some_rows.codes) // 2):
+    sample = content_sample(rows, FEWEST_ROWS)
+    judged_rows, faults = faults_to_judge_by(sample, random_state, _TWINS)
+    with one_blas_thread(len(sample.codes) // 2):
         judge = partial(fault_areas, rows=judged_rows, faults=faults, settings=[{}])
         table = _judged(methods, judge)
     best = preferred([entry for _, entry in table], ERRORS_OF_ONE)
@@ -481,18 +454,18 @@ def _judged(
     """Methods with their settings, and how they did."""
     with np.errstate(under="ignore"):
         return [
-            (type(one).__name__, Judged(_shown(one), judge(one)[0], "method"))
-            for one in methods
+            (type(method).__name__, Judged(_shown(method), judge(method)[0], "method"))
+            for method in methods
         ]
 
 
 def _shown(model: MultiTaskOneClass) -> Setting:
-    """What the table of methods shows of a method."""
+    """The parameters of a method that the table of methods shows."""
     return {name: getattr(model, name) for name in _SHOWN if hasattr(model, name)}
 
 
 def light_views(model: OneClassEstimator) -> Remarks:
-    """What there is to say of views, where there are any, that do not count fully."""
+    """Remarks on the views of a combination whose weight is below 1."""
     if not isinstance(model, CombinedOneClass):
         return []
     words = "weight {:.2g}: rows left out look about as far away to it as any"
@@ -501,7 +474,7 @@ def light_views(model: OneClassEstimator) -> Remarks:
 
 
 def _why_chosen(choice: Choice) -> str:
-    """Whether the chosen setting is the best that was judged in the same way."""
+    """The reason for a choice, as the table of methods tells it."""
     _, chosen = choice.table[choice.best]
     if not chosen.stage:
         return "for faults, beside strangers"
@@ -514,7 +487,7 @@ def _why_chosen(choice: Choice) -> str:
 
 
 def as_columns(choices: list[Choice], remarks: Remarks) -> dict[str, Labels]:
-    """What was tried and what was left out, column by column."""
+    """The table of what was tried and what was left out, column by column."""
     reasons = defaultdict(list)
     for view, words in remarks:
         reasons[view].append(words)

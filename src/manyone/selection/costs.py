@@ -1,9 +1,9 @@
-"""What fits cost, in seconds of one core: the one place that says what is affordable.
+"""How long fits take, in seconds of one core, and which of them are affordable.
 
-Work is counted in cubes of numbers of rows, times what a method does with them.
-Measured with 8 columns on one core of a server: ``JointOCKSR`` on 4,000 rows 1.2 s,
-``IndependentOCKSR`` on 2 tasks of 2,000 rows 4.3 s, ``NonlinearOCKSR`` on 1,200 rows 10
-s.
+The unit is a kernel ridge regression: the cube of the number of rows. Measured with 8
+columns on one core of a server: ``JointOCKSR`` on 4,000 rows 1.2 s,
+``IndependentOCKSR`` on 2 tasks of 2,000 rows 4.3 s, ``NonlinearOCKSR`` on 1,200 rows
+10 s.
 """
 
 from __future__ import annotations
@@ -15,25 +15,24 @@ from manyone.data.rows import TrainingRows
 from manyone.estimators.base import MultiTaskOneClass
 from manyone.estimators.independent import IndependentOCKSR
 
-# Of a kernel ridge regression with thresholds.
+# Cubes of rows per second, of a kernel ridge regression with thresholds.
 _CUBES_A_SECOND = 5e10
-# Kernel ridge regressions that cost as much as a fit: tasks alone refit their metric in
-# folds, two layers descend. And an eigendecomposition with what it says of a grid of
-# ridges.
+# Kernel ridge regressions that take as long as a fit: tasks alone learn their metric
+# again in folds, two layers take many steps.
 _RIDGES = {"JointOCKSR": 1.0, "IndependentOCKSR": 20.0, "NonlinearOCKSR": 296.0}
+# The same for an eigendecomposition, with left-out scores of a grid of ridges.
 _RIDGES_OF_SPECTRUM = 9.0
-# Seconds that a fit may take before something cheaper stands in for it. Two layers are
-# worth the wait; the kernel matrix of a joint regression (0.2 GB then) fills memory
-# before it takes long.
+# Seconds that a fit may take: beyond, something cheaper is fitted. Two layers are worth
+# the wait. A joint regression fills memory first: its kernel matrix then has 0.2 GB.
 _MOST_SECONDS = {"JointOCKSR": 2.5, "IndependentOCKSR": 8.0, "NonlinearOCKSR": 20.0}
 # Seconds that a search may spend on eigendecompositions.
 _MOST_SEARCH_SECONDS = 3.6
-#: Rows that settings are judged by at least, where there are as many.
+#: Fewest rows that settings are judged by, where there are as many.
 FEWEST_ROWS = 1000
 
 
 def seconds_to_fit(model: MultiTaskOneClass, rows: TrainingRows) -> float:
-    """About the seconds that one core takes to fit a joint method of `auto`.
+    """About how many seconds one core takes to fit a joint method of `auto`.
 
     Parameters
     ----------
@@ -48,12 +47,12 @@ def seconds_to_fit(model: MultiTaskOneClass, rows: TrainingRows) -> float:
 
 
 def is_affordable(model: MultiTaskOneClass, rows: TrainingRows) -> bool:
-    """Whether a fit takes no more time than `auto` spends on one."""
+    """Whether a fit takes no longer than `auto` allows."""
     return seconds_to_fit(model, rows) <= _MOST_SECONDS[type(model).__name__]
 
 
 def rows_of_each_task(sizes: Codes) -> int:
-    """Rows of each task, at most, that leave time to fit each of them alone.
+    """Most rows of each task that there is time to fit alone, task by task.
 
     Parameters
     ----------
@@ -65,7 +64,7 @@ def rows_of_each_task(sizes: Codes) -> int:
     ascending = np.sort(sizes).astype(np.float64)
     smaller_cubes = np.cumsum(ascending**3) - ascending**3
     left = np.maximum(most - smaller_cubes, 0.0)
-    # Tasks of this size and all larger ones share what smaller ones leave.
+    # A task and all larger ones share the time that smaller ones leave.
     shared = np.cbrt(left / np.arange(len(ascending), 0, -1))
     is_short = shared < ascending
     if not is_short.any():
@@ -74,6 +73,6 @@ def rows_of_each_task(sizes: Codes) -> int:
 
 
 def rows_to_judge_by(n_kernels: int) -> int:
-    """Number of rows that leave time for so many eigendecompositions."""
+    """Number of rows for which there is time for so many eigendecompositions."""
     cubes = _MOST_SEARCH_SECONDS * _CUBES_A_SECOND / (_RIDGES_OF_SPECTRUM * n_kernels)
     return max(FEWEST_ROWS, int(np.cbrt(cubes)))

@@ -1,15 +1,15 @@
 """How settings are judged, on training rows alone.
 
-A judge takes settings and gives, for each, values of shape (kinds, m): the area under
+A judge takes settings, and gives values of shape (kinds, m) for each: the area under
 the ROC curve at each kind of anomaly, for each of m tasks, splits, or tasks in a fold.
 No row is scored by a model that has seen it. :mod:`manyone.selection.search` compares
 the means of these values.
 
 ``"seen"`` and ``"unseen"`` strangers are rows of other tasks, left out one by one or
 with their task: by closed forms (:func:`closed_form_areas`), or by folds in which
-everything is refitted (:func:`fold_areas`). ``"faults"`` are made from rows left out
-(:func:`fault_areas`), as rows of other tasks are the wrong judge of a detector of
-faults: a worn pump does not look like another pump.
+everything is refitted (:func:`fold_areas`). ``"faults"`` are made from left-out rows
+(:func:`fault_areas`). Rows of other tasks cannot judge a detector of faults: a worn
+pump does not look like another pump.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ Judge = Callable[[list[Setting]], list[Array]]
 
 # Standard deviations by which a spike moves its column.
 _SPIKE = 4.0
-# Binary digits of a score that no order of sums changes: about ten decimal ones.
+# Scores are rounded to 34 binary digits, about ten decimal ones: the order of sums does
+# not change these.
 _DIGITS = 2.0**34
 
 
@@ -59,9 +60,10 @@ _DIGITS = 2.0**34
 
 
 def rounded(scores: Array) -> Array:
-    """Scores to ten digits: those of equal rows then tie, in whatever order rows come.
+    """Scores rounded to ten digits, so that those of equal rows tie.
 
-    Choices go by such scores. Figures are exact.
+    Choices are made by rounded scores, so they do not depend on the order of rows.
+    Figures for users are not rounded.
     """
     fraction, exponent = np.frexp(scores)
     return np.ldexp(np.rint(fraction * _DIGITS) / _DIGITS, exponent)
@@ -100,7 +102,7 @@ def areas_of_curves(
     changes = (curve[1:] != curve[:-1]) | rises
     starts = np.append(0, np.flatnonzero(changes) + 1)
     ends = np.append(starts[1:], len(scores))
-    # Negative weight so far, of all curves: before equal scores, and with them.
+    # Negative weight of lower scores, over all curves. Equal scores count one half.
     below = np.append(0.0, np.cumsum(negative_weight))
     beaten = np.repeat(0.5 * (below[starts] + below[ends]), ends - starts)
     beaten -= below[np.searchsorted(curve, np.arange(n_curves))][curve]
@@ -200,15 +202,15 @@ def content_sample(rows: TrainingRows, max_rows: int) -> TrainingRows:
         return rows
     of_task = rows.codes >= 0
     counts = np.bincount(rows.codes[of_task], minlength=rows.n_tasks)
-    # Two rows a task at least, or there is nothing to leave out; large tasks give way
-    # first.
+    # At least two rows of each task that is used, so that one can be left out. Large
+    # tasks lose rows first.
     used = np.sort(content_order(rows)[: max(2, max_rows // 2)])
     quota = max_rows
     while np.minimum(counts[used], quota).sum() > max_rows and quota > 2:
         quota -= max(1, quota // 100)
     wanted = np.zeros(rows.n_tasks + 1, dtype=np.intp)
     wanted[used] = np.minimum(counts[used], quota)
-    # Rows of a task are in the order of their content: every so many-th.
+    # Rows of a task are in the order of their content: they are chosen evenly.
     starts = np.append(np.cumsum(counts) - counts, 0)
     place = np.arange(len(rows.codes)) - starts[rows.codes]
     size = np.append(counts, 1)[rows.codes]
@@ -229,8 +231,8 @@ def closed_form_areas(
 ) -> list[Array]:
     """AUC of every task by closed forms, in the plain metric.
 
-    One eigendecomposition serves all ridges of a kernel: give settings that differ in
-    ``alpha`` alone one after the other.
+    One eigendecomposition serves all ridges of a kernel, if settings that differ in
+    ``alpha`` alone follow one another.
 
     Parameters
     ----------
@@ -246,13 +248,13 @@ def closed_form_areas(
     list of ndarray of shape (1, T)
     """
     rows = rows.merged()[0]
-    # A row whose copy (or whose further weight) stays would be told from others by
-    # that.
+    # A model without one copy of a row would still know it from the others.
     rows = replace(rows, weight=np.minimum(rows.weight, 1.0), forward=False)
     task_numbers = np.arange(rows.n_tasks)
     can_be_judged = np.ones(rows.n_tasks, dtype=bool)
     leaving = None
-    if rows.group is not None:  # tasks of one group cannot be judged
+    if rows.group is not None:
+        # Tasks of one group cannot be judged.
         leaving = [left.gone for left in leaving_together(rows)]
         owners = [rows.codes[gone[0]] for gone in leaving]
         can_be_judged = np.isin(task_numbers, owners)
@@ -302,8 +304,7 @@ def fold_areas(
     -------
     list of ndarray of shape (1, k)
     """
-    # Copies must not be judged by models that have seen them: one row, with the weight
-    # of all.
+    # Else copies of a row would be judged by models that have seen one of them.
     rows = rows.merged()[0]
     values = []
     for setting in counted(settings):
@@ -320,8 +321,8 @@ def fold_aucs(
     Parameters
     ----------
     scores_of : callable
-        Fits to the rows given by number first and scores those given second against
-        every task of the first, in the order of their codes.
+        Takes numbers of rows to fit to and of m rows to score. Returns scores (m, T)
+        against the T tasks of the former, in the order of their codes.
     rows : TrainingRows
     kind : {"seen", "unseen", "both"}
         For ``"both"`` the mean of both kinds.
@@ -344,7 +345,7 @@ def fold_aucs(
         if kind != "unseen":
             seen = normal | abnormal
             areas.append(task_aucs(scores[seen], owner[seen], None, weight[seen]))
-        if kind != "seen":  # the model has seen the kind of its other tasks' rows
+        if kind != "seen":
             areas.append(_aucs_against(scores, owner, ~normal, weight))
         means.append(finite_mean(np.array([finite_mean(aucs) for aucs in areas])))
     return np.array(means)
@@ -379,7 +380,7 @@ def scores_of(
 
 
 def _refitted(model: MultiTaskOneClass, rows: TrainingRows) -> Solution:
-    """The model of a fold, exact where it has no more rows than landmarks."""
+    """The model of a fold; it is exact if it has no more rows than landmarks."""
     if model.landmarks is not None and model.landmarks >= len(rows.codes):
         model = clone(model).set_params(landmarks=None)
     return model._learn(rows, left_out=False)
@@ -389,7 +390,7 @@ def _refitted(model: MultiTaskOneClass, rows: TrainingRows) -> Solution:
 
 
 def refuse_unless_dense(rows: TrainingRows, instead: str) -> None:
-    """Faults are made from columns: there must be some, and they must be dense."""
+    """Raise if faults cannot be made, because rows are sparse or a kernel matrix."""
     if rows.columns is not None or sparse.issparse(rows.X):
         raise ValueError(
             "Choosing for faults moves columns of the rows: it needs dense rows "
@@ -430,20 +431,20 @@ def fault_areas(
 def _own_scores(
     model: MultiTaskOneClass, rows: TrainingRows, kept: Codes, X: Array, codes: Codes
 ) -> Array:
-    """Scores (m,) of new rows against their tasks, by a model of fold rows."""
+    """Scores (m,) of new rows against their tasks, by a model of a part of the rows."""
     return _refitted(model, rows.take(kept)).scorer.own(X, codes)
 
 
 def fault_aucs(
     score: Callable[[Codes, Array, Codes], Array], rows: TrainingRows, faults: Array
 ) -> Array:
-    """How well models tell rows they have not seen from their faulty twins.
+    """How well models tell left-out rows from their faulty twins.
 
     Parameters
     ----------
     score : callable
-        Fits to the rows given by number and scores new rows (m, d) of tasks given by
-        number (m,).
+        Takes numbers of rows to fit to, new rows (m, d), and their tasks (m,). Returns
+        the scores (m,) of the new rows.
     rows : TrainingRows
     faults : ndarray of shape (k, n, d)
         Faulty twins of the rows, k kinds.
@@ -455,7 +456,7 @@ def fault_aucs(
         where a task has no row to leave out.
     """
     n_kinds = len(faults)
-    # Known outliers, and the only row (or group) of a task, are in every model.
+    # Known outliers and the only row (or group) of a task are fitted in every fold.
     fold = assign_folds(rows, None, JUDGING_FOLDS)
     areas = [np.empty((n_kinds, 0))]
     for k in range(fold.max(initial=-1) + 1):
@@ -475,8 +476,8 @@ def fault_aucs(
 
 
 def without_suspects(rows: TrainingRows) -> TrainingRows:
-    """Rows without normal ones that stand apart, which may be faults."""
-    kept_rows = np.ones(len(rows.codes), dtype=bool)
+    """Rows without those far from the others of their task, which may be faults."""
+    is_kept = np.ones(len(rows.codes), dtype=bool)
     normal = ~rows.outlier
     trust = robust_weights(
         np.asarray(rows.X)[normal],
@@ -484,8 +485,8 @@ def without_suspects(rows: TrainingRows) -> TrainingRows:
         rows.weight[normal],
         rows.n_tasks,
     )
-    kept_rows[normal] = trust == 1.0
-    return rows.take(kept_rows)
+    is_kept[normal] = trust == 1.0
+    return rows.take(is_kept)
 
 
 def synthetic_faults(rows: TrainingRows, rng: np.random.RandomState) -> Array:
@@ -494,11 +495,11 @@ def synthetic_faults(rows: TrainingRows, rng: np.random.RandomState) -> Array:
     A *spike* moves one column by four standard deviations of its task. *Swapped
     residuals* give a third of the columns the deviations of another row: each column
     stays plausible, their relations break. Columns of two values (levels of a category)
-    stay as they are where there are others: no fault that will ever come has a value
-    between the two, and the narrowest kernel would find it best.
+    are not moved where there are others. No real fault has a value between the two, and
+    the narrowest kernel would find it best.
 
-    What is drawn goes by the content of the rows, so their order and the names of their
-    tasks do not matter.
+    Random numbers are given out in the order of the content of rows. So the order of
+    rows and the names of tasks do not matter.
 
     Parameters
     ----------
@@ -534,7 +535,7 @@ def synthetic_faults(rows: TrainingRows, rng: np.random.RandomState) -> Array:
     column = columns[rng.randint(len(columns), size=n)]
     sign = rng.choice([-1.0, 1.0], size=n)
     spikes[order, column] += sign * _SPIKE * scale[order, column]
-    # Another row for each: the next one in a random ring.
+    # Each row gets the deviations of the next one in a random ring.
     ring = rng.permutation(n)
     donor = np.empty(n, dtype=np.intp)
     donor[ring] = np.roll(ring, 1)

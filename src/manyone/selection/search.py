@@ -1,9 +1,9 @@
-"""The search for a setting: one loop, and one rule for leaving the preferred setting.
+"""The search for a setting, and the rule that decides between settings.
 
-Settings come in stages, in order of preference. A judge (see
-:mod:`manyone.selection.criteria`) gives values for each, and another setting than the
-preferred one is taken only if it is better by a number of standard errors of the paired
-difference, at every kind of anomaly.
+Settings come in stages, the preferred one first. A judge (see
+:mod:`manyone.selection.criteria`) gives values for each. Another setting than the
+preferred one is taken only if it is better by some number of standard errors of the
+paired difference, at every kind of anomaly.
 """
 
 from __future__ import annotations
@@ -43,17 +43,14 @@ Seed = int | np.random.RandomState | None
 #: Parameters that :class:`JointOCKSR` has too.
 SHARED = ("kernel", "gamma", "width", "degree", "coef0", "alpha", "metric")
 
-#: Standard errors by which a setting must be better to replace the preferred one. Of a
-#: grid, nothing is preferred.
+#: Standard errors by which a setting must be better to replace the preferred one. In
+#: the grid of a user no setting is preferred.
 NO_PREFERENCE = 0.0
-#: A method, by whatever it is judged; a metric or a strength, judged by strangers.
+#: For another method; and for a metric or a strength that strangers judge.
 ERRORS_OF_ONE = 1.0
-#: Faults that were made up may not be those that will come. And some twenty settings
-#: are compared with one: the luckiest of them is often a standard error ahead.
+#: For a setting that made faults judge: real ones may be different. And of some twenty
+#: settings the luckiest is often a standard error ahead of the preferred one.
 ERRORS_OF_FAULTS = 3.0
-
-# With fewer tasks than this, what two halves of the tasks say about a metric is noise.
-_FEWEST_TASKS_FOR_METRIC = 8
 
 _FAULT_METRICS = ("whitened", "plain")
 _FAULT_KERNELS: Grid = {"kernel": ("laplacian", "rbf"), "width": (3.0, 1.0, 0.3, 0.1)}
@@ -99,7 +96,7 @@ def preferred(judged: list[Judged], errors: float) -> int:
 
 
 def _beats(new: Array, old: Array, errors: float) -> bool:
-    """Whether values are better than others, by some standard errors of pairs."""
+    """Whether new values are better, by so many standard errors of the difference."""
     gain = new - old
     gain = gain[np.isfinite(gain)]
     if len(gain) < 2:
@@ -109,7 +106,7 @@ def _beats(new: Array, old: Array, errors: float) -> bool:
 
 @dataclass
 class Search:
-    """What was tried, and the number of the setting that is taken so far.
+    """What was tried, and the best setting so far.
 
     Attributes
     ----------
@@ -117,6 +114,7 @@ class Search:
         Rows that settings are judged by.
     table : list of Judged
     best : int
+        Its place in the table.
     """
 
     rows: TrainingRows
@@ -125,7 +123,7 @@ class Search:
 
     @property
     def setting(self) -> Setting:
-        """The setting that is taken so far."""
+        """The best setting so far."""
         return self.table[self.best].setting if self.table else {}
 
     def go_on(
@@ -137,7 +135,7 @@ class Search:
         *,
         beside: bool = False,
     ) -> None:
-        """Judge settings, and take one.
+        """Judge settings, and take the best one.
 
         Parameters
         ----------
@@ -148,7 +146,7 @@ class Search:
         errors : float
             See :func:`preferred`.
         beside : bool
-            Prefer what was taken so far, which the same judge has judged.
+            Prefer the best setting so far, which the same judge has judged.
         """
         contenders = [self.best] if beside else []
         for setting, values in zip(settings, judge(settings), strict=True):
@@ -165,7 +163,7 @@ class Search:
         values: Mapping[str, Iterable[object]],
         errors: float,
     ) -> None:
-        """Try other values of each parameter, beside those taken so far."""
+        """Try other values of one parameter after the other, from the best so far."""
         for name, options in values.items():
             current = self.setting
             settings: list[Setting] = [
@@ -177,7 +175,7 @@ class Search:
 
 
 def settings_of(grid: Mapping[str, Iterable[object]]) -> list[Setting]:
-    """All combinations of the values of a grid; ridges change fastest."""
+    """All combinations of the values of a grid; those of `alpha` change fastest."""
     names = sorted(grid, key=lambda name: (name == "alpha", name))
     combinations = product(*(grid[name] for name in names))
     return [dict(zip(names, values, strict=True)) for values in combinations]
@@ -188,9 +186,9 @@ def columns_of(lines: list[dict[str, object]]) -> dict[str, Labels]:
     columns = {}
     for name in lines[0]:
         values = [line[name] for line in lines]
-        # Numbers and words mixed stay what they are.
-        mixed = len({isinstance(value, str) for value in values}) > 1
-        columns[name] = np.array(values, dtype=object if mixed else None)
+        # NumPy would turn numbers beside texts into texts.
+        is_mixed = len({isinstance(value, str) for value in values}) > 1
+        columns[name] = np.array(values, dtype=object if is_mixed else None)
     return columns
 
 
@@ -221,12 +219,15 @@ def choose_setting(
     Search
     """
     rows = _rows_to_judge_by(rows, max_rows, values)
-    fewest = _FEWEST_TASKS_FOR_METRIC if own_grid else FEWEST_TASKS_TO_HALVE
+    fewest = FEWEST_TASKS_TO_HALVE
+    if own_grid:
+        # Halves of so few tasks say little about a metric: no user has asked for one.
+        fewest *= 2
     narrow = rows.X.shape[1] < 2 or rows.n_tasks < fewest
     if criterion != "faults" and narrow and "plain" in values.get("metric", ()):
         values = {**values, "metric": ["plain"]}
     search = Search(rows)
-    # Most of the work is on folds, which have about half of the rows.
+    # Most of the work is done on folds, with about half of the rows.
     with np.errstate(under="ignore"), one_blas_thread(len(rows.codes) // 2):
         if criterion == "faults":
             _search_by_faults(search, model, values, own_grid, random_state)
@@ -246,7 +247,7 @@ def choose_setting(
 def _rows_to_judge_by(
     rows: TrainingRows, max_rows: int | str | None, values: Grid
 ) -> TrainingRows:
-    """The rows to search on: all, `max_rows`, or what the grid has time for."""
+    """The rows to search on: all, `max_rows`, or as many as there is time for."""
     if max_rows is None:
         return rows
     if isinstance(max_rows, str):
@@ -264,7 +265,7 @@ def _search_by_strangers(
     criterion: str,
     own_grid: bool,
 ) -> None:
-    """Choose shared parameters by ridge regression, then the method's own."""
+    """Choose the parameters of the ridge regression, then the method's strengths."""
     judge = partial(fold_areas, model, search.rows, criterion)
     if model.can.left_out_grid is None:
         search.go_on("folds", judge, settings_of(values), NO_PREFERENCE)
@@ -286,7 +287,7 @@ def _search_by_strangers(
 
 
 def _as_ridge(model: MultiTaskOneClass) -> MultiTaskOneClass:
-    """The ridge regression whose closed form judges what a method shares with it."""
+    """The ridge regression whose closed form judges settings of a method."""
     if model.can.left_out_grid == "each task":
         return model
     params = model.get_params()
@@ -309,7 +310,7 @@ def _search_ridges(
     metrics = rest.pop("metric", [ridge.metric])
     metric = metrics[0]
     if len(metrics) > 1:
-        # A coarse grid will do; in doubt the plain metric stays.
+        # For the metric a coarse grid is enough. In doubt it stays plain.
         middle = alphas[len(alphas) // 2]
         coarse = {name: rest[name] for name in rest if name in ("kernel", "gamma")}
         coarse["alpha"] = sorted({alphas[0], middle, alphas[-1]})
@@ -329,14 +330,14 @@ def _search_ridges(
         settings = settings_of({**rest, "metric": [metric]})
         search.go_on(stage, judge, settings, NO_PREFERENCE)
         return
-    # Refits are dear: from the best of the coarse grid, one parameter at a time.
+    # Refits take long: one parameter at a time, from the best of the coarse grid.
     start = {name: getattr(ridge, name) for name in rest} | search.setting
     search.go_on(stage, judge, [start], NO_PREFERENCE)
     search.one_at_a_time(stage, judge, rest, NO_PREFERENCE)
 
 
 def fault_grid(model: MultiTaskOneClass) -> Grid:
-    """What is tried for faults, what to prefer first."""
+    """The settings that are tried for faults."""
     adaptive = ("adaptive",) if model.can.task_metric else ()
     return {"metric": (*adaptive, *_FAULT_METRICS), **_FAULT_KERNELS}
 
@@ -344,9 +345,9 @@ def fault_grid(model: MultiTaskOneClass) -> Grid:
 def faults_to_judge_by(
     rows: TrainingRows, random_state: Seed, twins: int = 1
 ) -> tuple[TrainingRows, Array]:
-    """Rows of no suspicion, and faults (twins, 2, n, d) made from them."""
+    """Rows that are surely normal, and faults (twins, 2, n, d) made from them."""
     rows = without_suspects(rows.merged()[0])
-    # The same faults whenever no others are asked for.
+    # None always makes the same faults.
     rng = check_random_state(0 if random_state is None else random_state)
     return rows, np.stack([synthetic_faults(rows, rng) for _ in range(twins)])
 
@@ -375,7 +376,7 @@ def _search_by_faults(
 
 
 def _preference_for_faults(setting: Setting) -> tuple[bool, bool, bool, float]:
-    """Metrics adapted most, Laplacian kernels and wide ones come first."""
+    """Sort key: adaptive metrics, Laplacian kernels and wide ones come first."""
     metric = setting.get("metric")
     width = setting.get("width", 1.0)
     assert isinstance(width, float | int)

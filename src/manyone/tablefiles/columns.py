@@ -1,4 +1,4 @@
-"""Columns of strings of a text file become what their texts stand for."""
+"""Columns of a text file: their kinds, and their strings as typed values."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     import polars as pl
     from polars._typing import PolarsDataType
 
-#: What is done about values that are not of their column's kind.
+#: What happens to values that are not of the kind of their column.
 BadValues = Literal["refuse", "missing"]
-# As most programs write dates; they are read at once.
+# Formats in which most programs write dates. Whole columns of these are read fast.
 _PLAIN_FORMS = (
     "%Y-%m-%d",
     "%Y-%m-%d %H:%M",
@@ -44,26 +44,26 @@ _WORDS = {"number": "a number", "boolean": "true or false", "date": "a date"}
 
 @dataclass
 class TextColumns:
-    """How the columns of one text file are read.
+    """How to read the columns of a text file.
 
     Parameters
     ----------
     name : str
-        The file, for messages.
+        Of the file, for messages.
     kinds : mapping
-        Kinds of columns. Those without one stay texts.
+        Kinds of columns. Columns without a kind stay texts.
     time_formats : mapping
-        How the dates of columns are written, where that is not certain.
+        Formats of dates, by column.
     bad_values : {"refuse", "missing"}
-        Values that are not of their column's kind.
+        What happens to values that are not of the kind of their column.
 
     Attributes
     ----------
     style : {"point", "comma"}
     zoned : set of str
-        Columns of dates with a time zone, of those whose kind was found.
+        Columns of dates with a time zone, if `find_kinds` has found their kind.
     bad_cells : Counter
-        Values taken as missing, by column.
+        Number of values that were taken as missing, by column.
     first_bad : str
         The first of them, in words.
     """
@@ -80,13 +80,13 @@ class TextColumns:
     def find_style(
         self, table: pl.DataFrame, delimiter: str, unknown: Collection[str] = ()
     ) -> None:
-        """Find how decimals are written, from columns that may be numbers."""
+        """Find the mark before decimals, from columns that may hold numbers."""
         columns = [
             column
             for column in table
             if column.name in unknown or self.kinds.get(column.name) == "number"
         ]
-        # Numbers as machines write them only matter where others have commas.
+        # Numbers as machines write them matter only if other columns have commas.
         plain = [column for column in columns if _plain_numbers(column) is not None]
         plain_names = {column.name for column in plain} if delimiter != ";" else set()
         texts = {
@@ -118,7 +118,7 @@ class TextColumns:
                 )
 
     def find_kinds(self, table: pl.DataFrame, names: Collection[str]) -> None:
-        """Find the kinds of some columns of a table of strings, from all values."""
+        """Find the kinds of named columns from all their strings."""
         for name in counted([name for name in table.columns if name in names]):
             plain = self._plain(table[name])
             if plain is not None and plain.null_count() < len(plain):
@@ -139,7 +139,7 @@ class TextColumns:
                 self._find_zone(name, texts)
 
     def _find_zone(self, name: str, texts: list[str]) -> None:
-        """Find whether the dates of a column have a time zone, from all of them."""
+        """Find whether the dates of a column have a time zone."""
         by_zone = {has_zone(text): text for text in texts}
         if len(by_zone) > 1:
             raise TableFileError(
@@ -151,7 +151,7 @@ class TextColumns:
             self.zoned.add(name)
 
     def convert(self, table: pl.DataFrame, first_row: int = 0) -> pl.DataFrame:
-        """Strings as what they stand for; values of other types stay.
+        """A table with typed values in the place of strings.
 
         Parameters
         ----------
@@ -162,7 +162,7 @@ class TextColumns:
         Raises
         ------
         TableFileError
-            Naming the first value that is not of its column's kind.
+            If a value is not of the kind of its column. The message names the first.
         """
         import polars as pl
 
@@ -188,7 +188,7 @@ class TextColumns:
         return values
 
     def _plain(self, column: pl.Series) -> pl.Series | None:
-        """Values where all texts are as machines write them, which is quickly seen."""
+        """The values, if all are written as machines do; found fast. Else None."""
         dates = _plain_dates(column)
         if dates is not None:
             return dates
@@ -199,7 +199,7 @@ class TextColumns:
         return _plain_numbers(column.str.replace(",", ".", literal=True))
 
     def _values(self, texts: pl.Series, kind: Kind) -> pl.Series:
-        """Values of stripped texts; null where there is none."""
+        """Values of stripped texts; null for texts that are not of the kind."""
         import polars as pl
 
         if kind == "number":
@@ -220,7 +220,7 @@ class TextColumns:
     def _meet_bad(
         self, column: pl.Series, bad: pl.Series, kind: Kind, first_row: int
     ) -> None:
-        """Refuse values that are not of their kind, or count them."""
+        """Refuse values that are not of the kind of their column, or count them."""
         row = bad.arg_true()[0]
         text = column[row]
         place = f"column {column.name!r}, row {first_row + row}: {text!r}"
@@ -241,7 +241,7 @@ class TextColumns:
         raise TableFileError(f"{self.name}, {place} {problem}. {remedy}")
 
     def warn_of_bad(self) -> None:
-        """Say how many values were taken as missing, in which columns."""
+        """Warn of values that were taken as missing, column by column."""
         if not self.bad_cells:
             return
         counts = ", ".join(
@@ -256,7 +256,7 @@ class TextColumns:
 
 
 def label_column(column: pl.Series) -> pl.Series:
-    """Names of tasks: integers where all are written as such, as "7" and not "07"."""
+    """Names of tasks: integers if all are written as such, as "7" and not "07"."""
     import polars as pl
 
     integers = column.cast(pl.Int64, strict=False)
@@ -272,7 +272,7 @@ def _different(column: pl.Series) -> list[str]:
 def _mapped(
     texts: pl.Series, read: Callable[[str], object], dtype: PolarsDataType
 ) -> pl.Series:
-    """What each text is read as, each different one once."""
+    """The value of each text; every different text is read once."""
     import polars as pl
 
     different = texts.drop_nulls().unique(maintain_order=True)
@@ -282,7 +282,7 @@ def _mapped(
 
 
 def _without_missing(column: pl.Series) -> pl.Series:
-    """Stripped texts; null where they say that there is no value."""
+    """Stripped texts; null for missing values."""
     import polars as pl
 
     texts = column.str.strip_chars()
@@ -291,7 +291,7 @@ def _without_missing(column: pl.Series) -> pl.Series:
 
 
 def _plain_numbers(column: pl.Series) -> pl.Series | None:
-    """Numbers where all texts are numbers as machines write them; quickly seen."""
+    """Numbers, if all texts are numbers as machines write them; else None."""
     import polars as pl
 
     for dtype in (pl.Int64, pl.Float64):
@@ -302,7 +302,7 @@ def _plain_numbers(column: pl.Series) -> pl.Series | None:
 
 
 def _plain_dates(column: pl.Series) -> pl.Series | None:
-    """Dates where all texts are dates that machines write, in one form."""
+    """Dates, if all texts are dates in one of the plain formats; else None."""
     first = str(column.first(ignore_nulls=True))
     form = next((form for form in _PLAIN_FORMS if read_date(first, form)), None)
     if form is None:

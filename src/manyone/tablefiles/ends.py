@@ -1,9 +1,8 @@
-"""Both ends of what was read of a file, or written to it: enough to know it again.
+"""Both ends of the part of a file that was read or written, to recognise it later.
 
-A file that only grows is known by the beginning and the end of what was seen of it. So
-it takes the same time to know a long file as a short one. Whoever changes bytes far
-from both ends is not noticed; a file that was rotated, cut, replaced or written anew
-is.
+A file that only grows is recognised by the beginning and the end of that part. So it
+takes no longer for a long file than for a short one. A file that was rotated, cut,
+replaced or written again is noticed. A change of bytes far from both ends is not.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ class Ends:
 
     @classmethod
     def of_stream(cls, stream: IO[bytes], begin: int, size: int) -> Ends:
-        """Ends of `size` bytes from `begin` on; the stream then stands behind them."""
+        """Ends of `size` bytes from `begin` on; the stream goes on behind them."""
         length = min(size, SIZE)
         stream.seek(begin)
         first = stream.read(length)
@@ -38,7 +37,7 @@ class Ends:
         return cls(first, stream.read(length))
 
     def add(self, content: bytes) -> None:
-        """Let the text go on."""
+        """Append to the text."""
         self._first += content[: SIZE - len(self._first)]
         self._last = (self._last + content)[-SIZE:]
 

@@ -1,6 +1,7 @@
 """Read tables, whole or block by block.
 
-CSV, gzipped CSV, Parquet and xlsx, from a file or stdin; and what a query selects.
+Tables are CSV, gzipped CSV, Parquet and xlsx, from a file or stdin, and results of
+queries.
 """
 
 from __future__ import annotations
@@ -47,23 +48,22 @@ _OTHERS = {
 
 #: Where a table comes from.
 Source = Path | Query
-#: Rows whose values have types, and the share of the table that has been read with
-#: them.
+#: Rows with typed values, and the share of the table that has been read so far.
 TypedBlock = tuple["pl.DataFrame", float]
 
 
 class Block(NamedTuple):
-    """Rows of a table that follow one another.
+    """Consecutive rows of a table.
 
     Attributes
     ----------
     table : polars.DataFrame
     written : polars.DataFrame
-        The same rows as the file has them: those of a text file are texts.
+        The same rows as they are in the file: of a text file, strings.
     first_row : int
         Number of rows before it.
     done : float or None
-        Share of the file that has been read; None where nobody knows.
+        Share of the file that has been read; None: it is not known.
     """
 
     table: pl.DataFrame
@@ -90,16 +90,17 @@ def read_table(
         CSV, gzipped CSV, Parquet or xlsx, whatever it is called, or a folder of Parquet
         files; ``-`` is stdin. Bytes are the content of such a file.
     kinds : mapping
-        What columns of a text file are known to be.
+        Known kinds of columns of a text file.
     find : collection of str or None
         Columns of a text file whose kind is found from their values; others stay texts.
         None: all that neither `kinds` nor `labels` names.
     labels : collection of str
-        Columns of names: integers where all are written as such, else texts.
+        Columns of names: integers if all are written as such, else texts.
     time_formats : mapping
-        How the dates of columns are written, as ``{"when": "%m/%d/%Y"}``.
+        Formats of dates by column, as ``{"when": "%m/%d/%Y"}``.
     bad_values : {"refuse", "missing"}
-        Values that are not of their column's kind. A warning counts missing ones.
+        What happens to values that are not of the kind of their column. A warning says
+        how many were taken as missing.
     need_rows : bool
         Whether to refuse a header without rows.
 
@@ -154,7 +155,7 @@ def read_blocks(
     source : Path
         As in `read_table`, and so are the other parameters.
     kinds : mapping
-        What the columns of a text file are; those that it does not name stay texts.
+        Kinds of the columns of a text file; other columns stay texts.
     need_rows : bool
         Whether to refuse a header without rows. Else it is one block without rows.
 
@@ -181,8 +182,7 @@ def read_blocks(
 class ParquetTable:
     """A Parquet file, or a folder of them, as a table that is read part by part.
 
-    Called, it returns the parts: data frames of polars, in the order of the files'
-    names.
+    A call yields the parts: data frames of polars, in the order of the files' names.
 
     Parameters
     ----------
@@ -210,7 +210,7 @@ class ParquetTable:
             self.columns = list(pl.read_parquet_schema(self._files[0]))
 
     def __call__(self) -> Iterator[pl.DataFrame]:
-        """Read from the first row on."""
+        """Read the table from its first row on."""
         for path in counted(self._files):
             parts = read_blocks(
                 path,
@@ -247,7 +247,7 @@ def is_parquet(source: Source) -> bool:
 
 
 def _in_blocks(table: pl.LazyFrame) -> Iterator[TypedBlock]:
-    """Some rows of a table at a time, and the share read with each."""
+    """Blocks of a table, with the share that has been read so far."""
     import polars as pl
 
     rows = table.select(pl.len()).collect().item()
@@ -259,7 +259,7 @@ def _in_blocks(table: pl.LazyFrame) -> Iterator[TypedBlock]:
 def _parquet_blocks(
     name: str, source: Path | list[Path] | IO[bytes]
 ) -> Iterator[TypedBlock]:
-    """Blocks of a file, of files that follow one another, or of a stream."""
+    """Blocks of a Parquet file, of several one after the other, or of a stream."""
     import polars as pl
 
     with _reading_parquet(name):
@@ -272,7 +272,7 @@ def _parquet_blocks(
 
 @contextmanager
 def _reading_parquet(name: str) -> Iterator[None]:
-    """Say which file it is that cannot be read as Parquet."""
+    """Name the file in errors of reading Parquet."""
     import polars as pl
 
     try:
@@ -285,7 +285,7 @@ def _reading_parquet(name: str) -> Iterator[None]:
 
 
 def _sheet_blocks(name: str, stream: IO[bytes]) -> Iterator[TypedBlock]:
-    """The first sheet of a workbook; its first row has the names of the columns."""
+    """Blocks of the first sheet of a workbook; its first row names the columns."""
     content = stream.read()
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
@@ -324,7 +324,7 @@ def _first_line(error: BaseException) -> str:
 
 
 class OpenFile(NamedTuple):
-    """A table that is open: a text, or blocks of values that have types.
+    """An open table: text, or blocks of typed values.
 
     Attributes
     ----------
@@ -333,11 +333,11 @@ class OpenFile(NamedTuple):
     raw : stream
         Its bytes, if it has any.
     size : int or None
-        Number of bytes of a file.
+        Bytes of the file; None: it is not known.
     is_packed : bool
         Whether it is gzipped.
     typed : iterator or None
-        Blocks of values that have types; None: it is a text.
+        Blocks of typed values; None: it is text.
     """
 
     name: str
@@ -356,13 +356,13 @@ class OpenFile(NamedTuple):
         time_formats: Mapping[str, str],
         bad_values: BadValues,
     ) -> TextColumns:
-        """How its texts are read; of typed values only times have to be."""
+        """How to read its columns; of typed values only times may be strings."""
         dates: dict[str, Kind] = dict.fromkeys(time_formats, "date")
         kinds_of_texts = {**kinds, **dates} if self.typed is None else dates
         return TextColumns(self.name, kinds_of_texts, time_formats, bad_values)
 
     def tables(self) -> Iterator[tuple[pl.DataFrame, str, float | None]]:
-        """Blocks of rows, the delimiter of a text, and the share read with each."""
+        """Blocks of rows, with the delimiter of a text and the share read so far."""
         for table, done in self.typed or ():
             yield table, "", done
         if self.typed is not None:
@@ -371,7 +371,7 @@ class OpenFile(NamedTuple):
             yield table, delimiter, self.done()
 
     def chunks(self) -> Iterator[bytes]:
-        """The bytes of the file, unpacked where it is compressed."""
+        """The bytes of the file; those of a gzipped file are unpacked."""
         stream: IO[bytes] = self.raw
         if self.is_packed:
             stream = cast("IO[bytes]", gzip.GzipFile(fileobj=self.raw))
@@ -386,7 +386,7 @@ class OpenFile(NamedTuple):
 
 @contextmanager
 def opened(source: Source | bytes) -> Iterator[OpenFile]:
-    """Open a file, a folder, stdin or bytes; refuse what cannot be a table."""
+    """Open a file, a folder, stdin, bytes or a query; raises if it is no table."""
     if isinstance(source, Query):
         blocks = _in_blocks(selected(source).lazy())
         yield OpenFile(str(source), io.BytesIO(), typed=blocks)

@@ -1,4 +1,4 @@
-"""Tables that a query selects from a DuckDB database, or from files by themselves."""
+"""Tables that a query selects from a DuckDB database, or from files."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class Query:
 
     @property
     def name(self) -> str:
-        """What a page calls the table."""
+        """Name of the table on pages."""
         return "query" if self.database is None else self.database.name
 
     def resolve(self) -> str:
-        """Text that stays the same from run to run."""
+        """A text that is the same in every run."""
         place = "" if self.database is None else str(self.database.resolve())
         return f"{place}: {self.sql}"
 
@@ -62,8 +62,7 @@ def selected(query: Query) -> pl.DataFrame:
             if relation is None:
                 raise TableFileError(f"{query} selects no rows. Give a SELECT.")
             _refuse_columns(query, relation)
-            # (By the interface without pyarrow, duckdb 2.0 leaks, and says so on
-            # stderr.)
+            # Without pyarrow, duckdb 2.0 leaks, and says so on stderr.
             table = relation.pl()
     except duckdb.Error as error:
         why = " ".join(str(error).split()).rstrip(".!")
@@ -74,7 +73,7 @@ def selected(query: Query) -> pl.DataFrame:
 
 
 def _refuse_columns(query: Query, relation: DuckDBPyRelation) -> None:
-    """Refuse names that are there twice, and types that polars has no column for."""
+    """Raise if columns share a name, or have a type that polars does not know."""
     for column, kind in zip(relation.columns, relation.types, strict=True):
         if relation.columns.count(column) > 1:
             raise TableFileError(

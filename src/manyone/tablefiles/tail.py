@@ -1,13 +1,12 @@
 """Files that grow: read what is new, and know a file that was replaced.
 
-How much of a file was read is a number of rows and bytes, and a hash of both ends of
-these bytes (`manyone.tablefiles.ends`). A file whose beginning has that hash has grown,
-and is read from there on. Any other file is new. A last line without an end may still
-be written to: it waits.
+Of the part of a file that was read, the number of rows and bytes is kept, and a hash of
+both ends (`manyone.tablefiles.ends`). If the file still begins with a part of that
+hash, it has grown, and is read from there on. Any other file is new. A last line
+without an end is read later, as it may still be written to.
 
-Text that stands in the file as it is read is not read again: it takes no longer to go
-on in a long file than in a short one. Text that is compressed, or in UTF-16, and typed
-values are.
+Plain text is not read again: it takes no longer to go on in a long file than in a short
+one. Compressed text, UTF-16 and typed values are read again from the beginning.
 """
 
 from __future__ import annotations
@@ -43,29 +42,29 @@ from manyone.tablefiles.values import Kind, Style
 if TYPE_CHECKING:
     import polars as pl
 
-#: What became of a file since it was read last.
+#: What has happened to a file since it was last read.
 Fate = Literal["new", "grown", "shorter", "changed"]
 
 
 @dataclass(frozen=True)
 class Consumed:
-    """How much of a file was read.
+    """The part of a file that was read.
 
     Parameters
     ----------
     rows, lines, size : int
-        Rows, lines of text, and bytes of the text as UTF-8; typed values have rows
+        Rows, lines of text, and bytes of the text as UTF-8. Typed values have rows
         only.
     digest : str
-        Of both ends of what was read.
+        Hash of both ends.
     stamp : str
-        Of the file that was read to its end, see `stamp_of`; else empty.
+        See `stamp_of`; empty if the file was not read to its end.
     header_size : int
         Bytes up to the end of the header.
     delimiter, encoding : str
-        What was found in a text; empty where nothing was found yet.
+        Of a text; empty if not known yet.
     style : {"point", "comma"} or None
-        What stands before decimals; None: no row was read.
+        Mark before decimals; None: no row was read.
     """
 
     rows: int = 0
@@ -79,7 +78,7 @@ class Consumed:
     style: Style | None = None
 
     def form(self) -> dict[str, object]:
-        """All but rows, size and digest, as values of JSON."""
+        """All fields but rows, size and digest, as values of JSON."""
         values = asdict(self)
         for name in ("rows", "size", "digest"):
             del values[name]
@@ -87,21 +86,21 @@ class Consumed:
 
 
 def stamp_of(status: os.stat_result) -> str:
-    """A text that changes when a file is written to."""
+    """Size and time of a file, as a text that changes with every write."""
     return f"{status.st_size} {status.st_mtime_ns}"
 
 
 class Tail:
-    """What is new in an open file.
+    """The new rows of an open file.
 
     Attributes
     ----------
     fate : {"new", "grown", "shorter", "changed"}
-        Known when `blocks` has begun.
+        Known from the first block on.
     consumed : Consumed
-        How much has been read, the last block included.
+        The part that has been read, up to the last block.
     waits : bool
-        Whether the last line is incomplete, and was left for later.
+        Whether the last line is incomplete, and will be read later.
     """
 
     def __init__(
@@ -116,7 +115,7 @@ class Tail:
         self._ends = Ends()
 
     def blocks(self, most_rows: int) -> Iterator[Block]:
-        """New rows, some at a time; `consumed` says how far each block goes."""
+        """Blocks of new rows; `consumed` tells where the last one ends."""
         is_file = self._file.size is not None
         stamp = stamp_of(os.fstat(self._file.raw.fileno())) if is_file else ""
         if self._file.typed is None:
@@ -167,7 +166,7 @@ class Tail:
             if self.fate == "grown":
                 reader = self._reader_after(header)
             else:
-                # Nothing of it was used: begin again.
+                # The file is another one: begin again.
                 self._file.raw.seek(0)
                 lines = as_text(self._file.chunks(), self._file.name)
                 rest = b""
@@ -182,11 +181,11 @@ class Tail:
                 for first in range(0, len(records.end), most_rows):
                     batch = records.part(first, first + most_rows)
                     block = self._parsed(reader, batch)
-                    if len(block.table):  # or these were blank lines
+                    if len(block.table):  # else these were blank lines
                         yield block
 
     def _begin_of_text(self, before: Consumed) -> int | None:
-        """Where the text begins in a file that holds it as it is, else None."""
+        """Place where plain text begins in the file; None: it cannot be passed over."""
         beginning = self._file.raw.read(SIZE)
         self._file.raw.seek(0)
         begin = None if self._file.is_packed else begin_of_text(beginning)
@@ -195,7 +194,7 @@ class Tail:
         return begin
 
     def _pass_over(self, begin: int, before: Consumed) -> tuple[bytes, Iterator[bytes]]:
-        """The header of a text that begins there, and what follows what was read."""
+        """The header of a plain text, and the text after what was read before."""
         raw = self._file.raw
         beginning = raw.read(SIZE)
         self._ends = Ends.of_stream(raw, begin, before.size)
@@ -208,7 +207,7 @@ class Tail:
     def _read_again(
         self, lines: Iterator[bytes], before: Consumed
     ) -> tuple[bytes, bytes]:
-        """The header, and what was read beyond what was read before."""
+        """Read the text again: its header, and the rest of the last chunk."""
         header = b""
         rest = b""
         left = before.size
@@ -223,7 +222,7 @@ class Tail:
         return header, rest
 
     def _compare(self, before: Consumed, is_long_enough: bool) -> None:
-        """Go on after what was read before, if the file begins with it; else anew."""
+        """Go on after what was read before, if the file still begins with it."""
         if is_long_enough and self._ends.digest == before.digest:
             self.fate = "grown"
             self.consumed = before
@@ -232,7 +231,7 @@ class Tail:
             self._ends = Ends()
 
     def _read_header(self, records: Records) -> tuple[TextReader | None, Records]:
-        """A reader that knows the header, if it is there, and the records after it."""
+        """A reader for the header, if it is complete, and the records after it."""
         line = self.consumed.lines + 1
         reader, rest = find_header(records, self._file.name, line)
         self._consume(records.content[: len(records.content) - len(rest.content)])
@@ -245,7 +244,7 @@ class Tail:
         return reader, rest
 
     def _reader_after(self, header: bytes) -> TextReader | None:
-        """A reader that goes on where the file was read to."""
+        """A reader that goes on where reading stopped."""
         before = self.consumed
         records = cut_records(header)[0]
         reader = find_header(records, self._file.name, 1, before.delimiter)[0]
@@ -256,7 +255,7 @@ class Tail:
         return reader
 
     def _parsed(self, reader: TextReader, records: Records) -> Block:
-        """Records as a table whose columns are what they are."""
+        """Records as a table of typed columns."""
         table = reader.parse(records)
         first_row = self.consumed.rows
         style = self.consumed.style
@@ -294,16 +293,16 @@ def open_tail(
     time_formats: Mapping[str, str],
     bad_values: BadValues,
 ) -> Iterator[Tail]:
-    """Open a file to read what is new in it.
+    """Open a file to read its new rows.
 
     Parameters
     ----------
     source : Path or Query
         CSV, gzipped CSV, Parquet or xlsx; ``-`` is stdin, which is always new.
     kinds : mapping
-        What the columns of a text file are; those that it does not name stay texts.
+        Kinds of the columns of a text file; other columns stay texts.
     before : Consumed or None
-        How much of the file of this name was read before.
+        The part of the file of this name that was read before.
     time_formats, bad_values
         As in :func:`manyone.tablefiles.read_table`.
 

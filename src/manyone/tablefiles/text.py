@@ -1,4 +1,4 @@
-"""Text with delimiters, block by block; a mistake is told with its line."""
+"""Text with delimiters, read block by block; errors name the line."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 _DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
 _NEWLINE, _RETURN, _QUOTE = b'\n\r"'
-_SNIFFED = 200  # records that the delimiter is found from
-_LONGEST_RECORD = 2**26  # bytes; what is longer has a quote that never closes
+_SNIFFED = 200  # records from which the delimiter is found
+_LONGEST_RECORD = 2**26  # bytes; a longer one has a quote that never closes
 _MARKS = {
     codecs.BOM_UTF16_LE: "utf-16-le",
     codecs.BOM_UTF16_BE: "utf-16-be",
@@ -29,11 +29,11 @@ _MARKS = {
 
 
 class TableFileError(ValueError):
-    """A file is not the table it should be; the message names place and remedy."""
+    """A file is no table that can be read; the message names place and remedy."""
 
 
 def missing_package(what: str, error: ImportError, extra: str) -> str:
-    """A sentence for who reads a kind of table that needs another package."""
+    """A sentence: a table needs a package that is not installed."""
     return (
         f"{what} cannot be read: {error}. Install: pip install '.[{extra}]' in the "
         "checkout of manyone."
@@ -53,7 +53,7 @@ def read_text(chunks: Iterable[bytes], name: str) -> Iterator[tuple[pl.DataFrame
     Yields
     ------
     table : polars.DataFrame
-        All columns are strings; what is empty is null. The first may have no rows.
+        All columns are strings; empty fields are null. The first may have no rows.
     delimiter : str
         The same for all.
     """
@@ -71,10 +71,10 @@ def read_text(chunks: Iterable[bytes], name: str) -> Iterator[tuple[pl.DataFrame
 
 
 class Records(NamedTuple):
-    """Whole records: their bytes, the line end of each, which bytes stand in quotes.
+    """Whole records: their bytes, the end of each, and which bytes are quoted.
 
-    Quotes inside a quoted field are doubled, so that a byte stands in quotes where the
-    number of quotes before it is odd.
+    Quotes inside a quoted field are doubled. So a byte is quoted if the number of
+    quotes before it is odd.
     """
 
     content: bytes
@@ -88,7 +88,7 @@ class Records(NamedTuple):
         return np.concatenate([[0], self.end[:-1] + 1])[: len(self.end)]
 
     def part(self, first: int, last: int | None = None) -> Records:
-        """Those from one number on, up to another."""
+        """The records from number `first` on, up to number `last`."""
         begin = int(self.end[first - 1]) + 1 if first else 0
         end = self.end[first:last] - begin
         size = int(end[-1]) + 1 if len(end) else 0
@@ -108,7 +108,7 @@ class Records(NamedTuple):
         return np.searchsorted(places, self.end) - starts + 1
 
     def blank(self) -> Mask:
-        """Which records hold nothing at all."""
+        """Which records are empty lines."""
         start = self.start
         length = self.end - start
         return (length == 0) | (
@@ -162,7 +162,7 @@ def _open_quote(name: str, line: int) -> TableFileError:
 def find_header(
     records: Records, name: str, line: int, delimiter: str | None = None
 ) -> tuple[TextReader | None, Records]:
-    """A reader that knows the header, if there is one yet, and the records after it."""
+    """A reader for the header, if there is one yet, and the records after it."""
     n_blank = int(np.argmin(np.append(records.blank(), False)))
     records = records.part(n_blank)
     if not len(records.end):
@@ -179,7 +179,7 @@ def cut_records(content: bytes) -> tuple[Records, int]:
 
 
 def _in_quotes(content: bytes) -> Mask:
-    """Which bytes stand in quotes."""
+    """Which bytes are quoted."""
     if b'"' not in content:
         return np.zeros(len(content), dtype=bool)
     # Sums wrap around at 256, which is even.
@@ -188,7 +188,7 @@ def _in_quotes(content: bytes) -> Mask:
 
 
 def begin_of_text(beginning: bytes) -> int | None:
-    """Where `as_text` begins in a file whose text it does not change, else None."""
+    """Place where text begins that `as_text` does not change; None: it changes it."""
     mark = _mark_of(beginning)
     return len(mark) if _MARKS.get(mark, "utf-8") == "utf-8" else None
 
@@ -231,7 +231,7 @@ def as_text(chunks: Iterable[bytes], name: str) -> Iterator[bytes]:
 
 
 class TextReader:
-    """Delimiter, names and encoding of a file, and which line and row come next."""
+    """Delimiter, names and encoding of a file, and numbers of the next line and row."""
 
     def __init__(
         self, records: Records, name: str, line: int, delimiter: str | None = None
@@ -342,7 +342,7 @@ class TextReader:
         return self.line + records.content.count(b"\n", 0, at)
 
     def _decoded(self, content: bytes) -> bytes:
-        """Text in UTF-8; the first that is not ASCII shows what the file is in."""
+        """Text in UTF-8; the first text that is not ASCII decides on the encoding."""
         if content.isascii():
             return content
         try:
@@ -374,7 +374,7 @@ class TextReader:
 
 
 def _find_delimiter(records: Records) -> str:
-    """The delimiter that cuts the header, and best all records alike."""
+    """The delimiter that cuts the header, and most records into as many fields."""
 
     def fitness(delimiter: str) -> tuple[bool, float, int]:
         widths = records.widths(delimiter)[: _SNIFFED + 1]

@@ -1,7 +1,6 @@
-"""What texts stand for: numbers, dates, yes and no, nothing, or just texts.
+"""Values of texts: numbers, dates, true and false, missing values, or just texts.
 
-This is the one reading of values. Files and data frames both use it, each on the
-different texts of a column.
+Files and data frames both read values here, from the different texts of a column.
 """
 
 from __future__ import annotations
@@ -13,10 +12,10 @@ from datetime import UTC, datetime
 from typing import Literal, NamedTuple
 
 Kind = Literal["number", "boolean", "date", "text"]
-#: What stands before the decimals.
+#: Mark before decimals.
 Style = Literal["point", "comma"]
 
-#: Words that say that there is no value, in lower case.
+#: Words for a missing value, in lower case.
 MISSING_WORDS = frozenset(
     ("", "na", "n/a", "#n/a", "<na>", "nan", "nat", "null", "none", "-", "?")
 )
@@ -42,7 +41,7 @@ _DATE = re.compile(
     r"(?:(\d{4})([-/])(\d\d?)\2(\d\d?)|(\d\d?)\.(\d\d?)\.(\d{4}))"
     r"(?:[T ](\d\d?):(\d\d)(?::(\d\d)(\.\d{1,9})?)?)? ?(Z|[+-]\d\d:?\d\d)?"
 )
-# A text column may well have numbers for some of its levels, but hardly as many.
+# A column of texts may have numbers among its values, but hardly more than these.
 _MOST_NUMBERS_IN_TEXT = 50
 
 
@@ -51,13 +50,14 @@ class DecimalsError(ValueError):
 
 
 class Verdict(NamedTuple):
-    """What a column is.
+    """The kind of a column.
 
     Attributes
     ----------
     kind : str
     bad : list of str
-        Texts that are not of that kind. As texts the numbers beside them would be lost.
+        Texts that are not of that kind. (The column is not taken for texts: its numbers
+        would be lost.)
     """
 
     kind: Kind
@@ -65,12 +65,12 @@ class Verdict(NamedTuple):
 
 
 def is_missing(text: str) -> bool:
-    """Whether a text says that there is no value."""
+    """Whether a text stands for a missing value."""
     return text.strip().lower() in MISSING_WORDS
 
 
 def different_values(texts: Iterable[str | None]) -> list[str]:
-    """The different texts that say something, stripped, in their order."""
+    """The different texts that are not missing, stripped, in their order."""
     stripped = (text.strip() for text in texts if text is not None)
     return [
         text for text in dict.fromkeys(stripped) if text.lower() not in MISSING_WORDS
@@ -78,7 +78,7 @@ def different_values(texts: Iterable[str | None]) -> list[str]:
 
 
 def decimal_style(columns: Mapping[str, Sequence[str]]) -> Style | None:
-    """Whether the decimals of a table come after a point or after a comma.
+    """Whether decimals of a table come after a point or after a comma.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ def decimal_style(columns: Mapping[str, Sequence[str]]) -> Style | None:
     Returns
     -------
     str or None
-        None where every column can be read both ways, as "1,234", or in none.
+        None if every column can be read both ways, as "1,234", or in neither.
 
     Raises
     ------
@@ -114,7 +114,7 @@ def decimal_style(columns: Mapping[str, Sequence[str]]) -> Style | None:
 
 
 def _sure_style(texts: Sequence[str]) -> Style | None:
-    """The only style that texts can be read in; None where there are two, or none."""
+    """The only style in which texts are numbers; None if there are two, or none."""
     finite = [text for text in texts if not _INFINITE.fullmatch(text)]
     fitting = [
         style
@@ -125,7 +125,7 @@ def _sure_style(texts: Sequence[str]) -> Style | None:
 
 
 def doubtful_value(texts: Sequence[str], style: Style) -> str | None:
-    """A number that is read with thousands, and might have decimals."""
+    """The first number whose mark may stand before thousands or before decimals."""
     mark = "." if style == "comma" else ","
     if not all(form.fullmatch(text) for text in texts for form in _FORMS.values()):
         return None
@@ -148,7 +148,7 @@ def kind_of(texts: Sequence[str], style: Style) -> Verdict:
 
 
 def plain_number(text: str, style: Style) -> str | None:
-    """A number as machines write it; None if it is none."""
+    """A number as machines write it; None for other texts."""
     if _FORMS[style].fullmatch(text):
         return text.translate(_AS_PLAIN[style])
     return text if _INFINITE.fullmatch(text) else None
@@ -160,7 +160,7 @@ def is_number(text: str) -> bool:
 
 
 def whole_number(text: str) -> int | None:
-    """The number that names something; None of "007" and "+7", which name others."""
+    """The number of a text like "7"; None for "007" and "+7", which are other names."""
     if not re.fullmatch(r"-?[0-9]{1,18}", text):
         return None
     number = int(text)
@@ -168,12 +168,12 @@ def whole_number(text: str) -> int | None:
 
 
 def read_boolean(text: str) -> bool | None:
-    """True or false; None if it is neither."""
+    """Value of "true" and "false"; None for other texts."""
     return {_TRUE: True, _FALSE: False}.get(text.lower())
 
 
 def read_answer(text: str) -> bool | None:
-    """Whether a text says yes, in more words: missing is no, None is neither."""
+    """True for words like yes, False for no and missing; None for other texts."""
     word = text.strip().lower()
     if word in _YES:
         return True
@@ -181,13 +181,13 @@ def read_answer(text: str) -> bool | None:
 
 
 def read_date(text: str, form: str | None = None) -> datetime | None:
-    """A time without a zone, in UTC where the text names one; None if it is none.
+    """A time without a zone, in UTC if the text has one; None for other texts.
 
     Parameters
     ----------
     text : str
     form : str or None
-        How it is written, as ``"%m/%d/%Y %H:%M"``. None: a date whose order of day and
+        Format of the text, as ``"%m/%d/%Y %H:%M"``. None: a date whose order of day and
         month is certain, with or without a time and a zone.
     """
     try:
@@ -224,7 +224,7 @@ def _parsed_date(text: str) -> datetime | None:
 
 
 def has_zone(text: str) -> bool:
-    """Whether a text is a date whose order of day and month is certain."""
+    """Whether a text is a date with a time zone."""
     match = _DATE.fullmatch(text)
     return match is not None and match.groups()[-1] is not None
 

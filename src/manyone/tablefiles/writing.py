@@ -25,12 +25,12 @@ _MOMENT = "%Y-%m-%d %H:%M:%S%.f"
 
 
 def check_output(option: str, path: Path) -> None:
-    """Refuse a place where a table cannot be written, before anything is computed.
+    """Raise if a table cannot be written to a path, before anything is computed.
 
     Parameters
     ----------
     option : str
-        What the user gave the path with, for messages.
+        Option of the path, for messages.
     path : Path
         ``-`` is stdout.
     """
@@ -45,7 +45,7 @@ def check_output(option: str, path: Path) -> None:
 
 
 def check_place(option: str, path: Path) -> None:
-    """Refuse a file that cannot be written, before anything is computed."""
+    """Raise if a file cannot be written, before anything is computed."""
     if path.is_dir() or str(path) == STREAM:
         raise TableFileError(f"{option} {path} is a folder, or stdout. Name a file.")
     if not path.parent.is_dir():
@@ -62,8 +62,8 @@ def check_place(option: str, path: Path) -> None:
 def table_writer(path: Path) -> Iterator[Callable[[pl.DataFrame], None]]:
     """Write a table block by block; it appears when all went well, or not at all.
 
-    CSV goes to disk as it comes; blocks of Parquet are kept in memory until the end.
-    Dates without a zone are written in CSV as in the store, "2026-04-28 06:00:00".
+    CSV is written block by block; blocks of Parquet are in memory until the end. Dates
+    without a zone have the form of the store in CSV, "2026-04-28 06:00:00".
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ def table_writer(path: Path) -> Iterator[Callable[[pl.DataFrame], None]]:
 
 @contextmanager
 def _stream(path: Path) -> Iterator[IO[bytes]]:
-    """Where the bytes of a table go."""
+    """The stream for the bytes of a table."""
     if str(path) == STREAM:
         with tempfile.TemporaryFile() as stream:
             yield stream

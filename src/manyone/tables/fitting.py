@@ -216,11 +216,11 @@ def _guard_ranges(
         model.solution_ = replace(solution, scorer=scorer)
         return
     if len(left_out) < len(lost):
-        # Copies were merged. A row out of the range of all others has no copy.
-        merged, place = rows.merged()
-        lost_once = np.zeros(len(merged.codes))
-        np.maximum.at(lost_once, place, lost)
-        lost = lost_once
+        # The method has merged copies, those of a group by themselves.
+        keys, place = np.unique(rows.keys(rows), return_inverse=True)
+        lost_of_copies = np.zeros(len(keys))
+        np.maximum.at(lost_of_copies, place, lost)
+        lost = lost_of_copies[np.searchsorted(keys, training.keys(rows))]
     lowered = replace(solution, scorer=scorer, left_out=left_out - unit * lost)
     model.solution_ = lowered
     if solution.left_out is None:  # a combination has those of its views instead
