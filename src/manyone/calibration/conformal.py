@@ -1,4 +1,16 @@
-"""Exact p-values by full conformal prediction."""
+r"""Exact p-values: a new row joins its task, and every row of it is left out.
+
+**One row (full conformal prediction).** Let the new row join the n rows of its task. If
+it is exchangeable with them, the left-out score of each of the n + 1 rows is equally
+likely to be the lowest. So :math:`p = \#\{\text{left-out scores no higher than that of
+the new row}\} / (n + 1)` has :math:`P(p \le a) \le a`, for every a and n. All scores
+are by models of the same rows: nothing has to be brought to equal terms. Ridge
+regressions have closed forms for both, joining and leaving.
+
+**Several rows (a permutation test).** The n rows of the task and m new ones are dealt
+anew, m of them are left out together, and the mean of their scores is compared with
+that of the new rows.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +25,8 @@ from manyone._types import Array, Codes
 from manyone.data.rows import row_blocks
 from manyone.solvers.ridge import left_out_mean
 
-# Deals of the rows of a task that are tried where there are more, and what they may
-# cost.
+# Deals that are tried at most.
 _DEALS = 5000
-_FLOPS = 2e8
 
 
 def full_conformal(
@@ -27,11 +37,11 @@ def full_conformal(
     influence: Array,
     self_influence: Array,
 ) -> Array:
-    """Exact p-values of rows of a task: each joins it, and every row is left out.
+    """Exact p-values of new rows of a task, each alone; see the module.
 
-    Nothing is refitted. Adding a row x moves the residual of row i by its influence.
-    Leaving row i out of the augmented model is a closed form again: its residual over
-    one minus its leverage, beside :func:`manyone.solvers.ridge.left_out_mean`.
+    When row x joins, the residual of row i changes by its influence. When row i then
+    leaves, its residual is divided by one minus its leverage, and the mean response is
+    :func:`manyone.solvers.ridge.left_out_mean`.
 
     Parameters
     ----------
@@ -40,15 +50,14 @@ def full_conformal(
     error : ndarray of shape (m,)
         1 - f_t(x) of the new rows.
     influence : ndarray of shape (m, n)
-        phi(x)' (Phi' W Phi + alpha I)^-1 phi_i: by how much a unit of weight at x pulls
-        row i.
+        phi(x)' (Phi' W Phi + alpha I)^-1 phi_i: how far a unit of weight at x moves
+        the response of row i.
     self_influence : ndarray of shape (m,)
         The same for x with itself.
 
     Returns
     -------
     ndarray of shape (m,)
-        P(p <= a) <= a exactly, for every a and n, if rows of the task are exchangeable.
     """
     grown = 1.0 + self_influence[:, None]
     count = np.minimum(weight, 1.0)
@@ -64,7 +73,7 @@ def full_conformal(
     new = -np.abs(
         error - left_out_mean(residual_sum, error * new_residual, total, np.array(1.0))
     )
-    # Equal scores may differ by rounding; counting them as equal can only enlarge p.
+    # Equal scores may differ by rounding. To count them as equal can only enlarge p.
     tied = 1e-10 * (1.0 + np.abs(new))
     return (1.0 + (scores <= (new + tied)[:, None]) @ weight) / total
 
@@ -75,7 +84,7 @@ class TaskRidge(NamedTuple):
     Attributes
     ----------
     which : ndarray of shape (n,) or slice
-        Its rows among the points of the model.
+        Its rows, by number among the points of the model.
     factor : ndarray of shape (n, n)
         Of S K S + alpha I, see :mod:`manyone.solvers.ridge`.
     coef : ndarray of shape (n,)
@@ -83,7 +92,7 @@ class TaskRidge(NamedTuple):
     one_minus_leverage, weight : ndarray of shape (n,)
     alpha : float
     members : ndarray
-        Numbers of the normal rows of the task among these rows.
+        The normal rows of the task, by number among its rows.
     """
 
     which: Codes | slice
@@ -95,7 +104,7 @@ class TaskRidge(NamedTuple):
     members: Codes
 
     def pull(self, K: Array) -> Array:
-        """By how much a unit of weight at new rows pulls each row, shape (m, n)."""
+        """How far a unit of weight at new rows moves each response, shape (m, n)."""
         root = np.sqrt(self.weight)
         solved = cho_solve((self.factor, True), (K * root).T, check_finite=False)
         return root * solved.T
@@ -136,11 +145,9 @@ def ridge_pvalues(K: Array, diagonal: Array, ridge: TaskRidge) -> Array:
 def exact_pvalue_together(K: Array, kernel: Array, ridge: TaskRidge) -> float:
     """Exact p-value of "these rows are as normal as the task's own", by permutation.
 
-    The n rows of the task and the m new ones are dealt anew: m of them are scored by
-    the model of all other rows, and the mean of their scores is compared with that of
-    the new rows. If the rows are exchangeable all deals are as likely. Nothing is
-    refitted: with residuals r and C = I - hat matrix of the model of all rows, those
-    left out together have residuals e = C_SS^-1 r_S, the others r - C_:S e.
+    See the module. If rows are exchangeable, all deals are equally likely. Nothing is
+    refitted: with residuals r and C = I - hat matrix of the model of all rows, rows S
+    that leave together have the residuals e = C_SS^-1 r_S, and the others r - C_:S e.
 
     Parameters
     ----------
@@ -153,7 +160,7 @@ def exact_pvalue_together(K: Array, kernel: Array, ridge: TaskRidge) -> float:
     Returns
     -------
     float
-        At least one over the number of deals: all, or `_DEALS` of them, always the
+        At least one over the number of deals: all, or thousands of them, always the
         same.
     """
     n_new = len(kernel)
@@ -170,12 +177,12 @@ def exact_pvalue_together(K: Array, kernel: Array, ridge: TaskRidge) -> float:
         rest = residual.sum() - residual[S].sum(axis=1) - taken.sum(axis=1)
         rest_mean = rest / max(total - n_new, 1)
         means[deal_block] = -np.abs(left_out - rest_mean[:, None]).mean(axis=1)
-    # The first deal is what was given; equal means may differ by rounding.
+    # The first deal is the true one. Equal means may differ by rounding.
     return float(np.mean(means <= means[0] + 1e-10 * (1.0 + np.abs(means[0]))))
 
 
 def _joined_by(K: Array, kernel: Array, ridge: TaskRidge) -> tuple[Array, Array]:
-    """Residuals (n + m,), and I - hat matrix, of a task's rows once new ones joined."""
+    """Residuals (n + m,), and I - hat matrix, of a task's rows after new rows joined."""
     n_new = len(kernel)
     members = ridge.members
     counts = np.rint(ridge.weight[members]).astype(np.intp)
@@ -196,11 +203,12 @@ def _joined_by(K: Array, kernel: Array, ridge: TaskRidge) -> tuple[Array, Array]
 
 
 def _deals(total: int, size: int) -> Codes:
-    """Subsets (B, size) of all rows, that of the last rows first."""
-    given_deal = np.arange(total - size, total)
+    """Subsets (B, size) of all rows; the first is that of the last rows."""
+    true_deal = np.arange(total - size, total)
     if comb(total, size) <= _DEALS:
         every = np.array(list(combinations(range(total), size)), dtype=np.intp)
         return every[::-1]
-    number = int(np.clip(_FLOPS / size**3, 199, _DEALS - 1))
+    # A deal costs one solve of its size: about 2e8 flops are spent on all of them.
+    number = int(np.clip(2e8 / size**3, 199, _DEALS - 1))
     keys = np.random.default_rng(0).random((number, total))
-    return np.vstack([given_deal, np.argpartition(keys, size - 1, axis=1)[:, :size]])
+    return np.vstack([true_deal, np.argpartition(keys, size - 1, axis=1)[:, :size]])

@@ -1,17 +1,17 @@
-r"""How many independent rows there are among rows that resemble each other.
+r"""How many independent rows dependent rows are worth.
 
-Of n rows of a stationary series a share has the variance of n / tau independent rows,
-with
+**Rows in time.** A share that is counted in n rows of a stationary series has the
+variance of that in :math:`n / \tau` independent rows, with
 
-.. math:: \tau = 1 + 2 \sum_{k \ge 1} \rho_k,
+.. math:: \tau = 1 + 2 \sum_{k \ge 1} \rho_k
 
-:math:`\rho_k` the autocorrelation at lag k of what is counted. Thresholds are about the
-lower tail of scores, so what is counted here is whether a row is among the lowest
-quarter of its task. A trend of a task is taken out before: rows that drift do not
-resemble each other any more for it.
+and :math:`\rho_k` the autocorrelation of what is counted, at lag k. Thresholds are
+about the lower tail of scores. So what is counted here is whether a row is among the
+lowest quarter of its task, after a linear trend is taken out: drift alone does not make
+rows dependent.
 
-Rows of a group whose order nobody knows count as :math:`m / (1 + (m - 1) \rho)` rows,
-with :math:`\rho` the correlation of their ranks.
+**Groups.** The m rows of a group without an order count as :math:`m / (1 + (m - 1)
+\rho)` rows, with :math:`\rho` the correlation of their ranks inside the task.
 """
 
 from __future__ import annotations
@@ -22,18 +22,13 @@ from manyone._types import Array, Codes
 from manyone.calibration.ranks import doubled_ranks
 from manyone.data.rows import TrainingRows, group_rows
 
-# Share of a task's scores that counts as its lower tail. Fewer would be too few to
-# correlate.
+# Share of a task's scores that counts as its lower tail. A smaller one has too few rows
+# to correlate.
 _TAIL = 0.25
-# Longest lag that is looked at, in rows: beyond it nothing is known of tomorrow either.
-_MOST_LAGS = 500
-# Rounds in which the variance of the fitted trends, which autocovariances lack, is
-# added to them.
-_ROUNDS = 5
 
 
 def calibration_weight(scores: Array, rows: TrainingRows) -> Array:
-    """Effective weight of each left-out score: rows that resemble others weigh less.
+    """Weight of each left-out score: dependent rows weigh less.
 
     Parameters
     ----------
@@ -60,10 +55,10 @@ def calibration_weight(scores: Array, rows: TrainingRows) -> Array:
 
 
 def correlation_time(scores: Array, codes: Codes) -> float:
-    """Rows that count as one independent row, 1 or more, the same for all tasks.
+    """The tau of the module, 1 or more, the same for all tasks.
 
-    Autocorrelations are pooled over the tasks, and summed as long as those of two lags
-    together are positive (Geyer 1992).
+    Autocorrelations are pooled over the tasks. They are summed in pairs of lags, as
+    long as pairs are positive (Geyer 1992).
 
     Parameters
     ----------
@@ -83,17 +78,18 @@ def correlation_time(scores: Array, codes: Codes) -> float:
         [_about_trend(task_scores) for task_scores in np.split(scores, starts[1:])]
     )
     longest = int(sizes.max())
-    # Of short tasks long lags have few pairs: no more than half of the longest task.
-    lags = np.arange(min(longest // 2, _MOST_LAGS) + 1)
+    # Long lags have few pairs of rows: half of the longest task is enough, and 500.
+    lags = np.arange(min(longest // 2, 500) + 1)
     sums = np.array([_products(values, codes, lag) for lag in lags.tolist()])
     pairs = np.maximum(sizes[:, None] - lags, 0).sum(axis=0)
     covariances = sums / pairs
     if not covariances[0] > 0.0:
         return 1.0
-    # Trends were fitted to the same rows: each autocovariance lacks their variance.
+    # Trends were fitted to the same rows: each autocovariance lacks their variance,
+    # which depends on tau. Five rounds are enough for both.
     typical = float(sizes @ sizes / sizes.sum())
     time = 1.0
-    for _ in range(_ROUNDS):
+    for _ in range(5):
         lacking = covariances[0] * time / max(typical - time, 1.0)
         correlations = (covariances + lacking) / (covariances[0] + lacking)
         time = _summed(correlations)
@@ -110,14 +106,14 @@ def _about_trend(scores: Array) -> Array:
 
 
 def _products(values: Array, codes: Codes, lag: int) -> float:
-    """Sum of products of values (n,) that are so many rows apart in one task."""
+    """Sum of products of values (n,) `lag` rows apart in the same task."""
     end = len(values) - lag
     same_task = codes[:end] == codes[lag:]
     return float(np.sum(values[:end] * values[lag:] * same_task))
 
 
 def _summed(correlations: Array) -> float:
-    """1 + 2 (sum of autocorrelations), cut at two that are not positive."""
+    """1 + 2 (sum of autocorrelations), up to the first pair that is not positive."""
     even = correlations[: len(correlations) // 2 * 2]
     couples = even[0::2] + even[1::2]
     positive = couples > 0.0
@@ -126,10 +122,10 @@ def _summed(correlations: Array) -> float:
 
 
 def likeness(scores: Array, rows: TrainingRows) -> float:
-    """Correlation of ranks inside groups, by the analysis of variance over all tasks.
+    """Correlation of ranks inside groups, by an analysis of variance over all tasks.
 
-    Of left-out scores (n,), NaN where there is none; 1 where each task has one group
-    only.
+    Ranks are those of left-out scores (n,), NaN: none. It is 1 where each task has one
+    group only.
     """
     assert rows.group is not None
     judged = np.flatnonzero(~np.isnan(scores))
@@ -144,13 +140,11 @@ def likeness(scores: Array, rows: TrainingRows) -> float:
     size = np.bincount(group, weight)
     total = np.bincount(codes, weight)
     of_group = np.bincount(group, weight * rank) / size
-    of_task = (np.bincount(codes, weight * rank) / np.where(total > 0, total, 1.0))[
-        codes
-    ]
+    task_mean = np.bincount(codes, weight * rank) / np.where(total > 0, total, 1.0)
+    of_task = task_mean[codes]
     between = weight @ np.square(of_group[group] - of_task)
     within = weight @ np.square(rank - of_group[group])
-    tasks = np.count_nonzero(total)
-    freedom = len(size) - tasks
+    freedom = len(size) - np.count_nonzero(total)
     rest = weight.sum() - len(size)
     if not freedom:
         return 1.0
@@ -159,7 +153,6 @@ def likeness(scores: Array, rows: TrainingRows) -> float:
         return 0.0
     between = between / freedom
     within = within / rest
-    alike = (between - within) / max(
-        between + (typical - 1) * within, np.finfo(float).tiny
-    )
-    return float(np.clip(alike, 0.0, 1.0))
+    total_variance = between + (typical - 1) * within
+    correlation = (between - within) / max(total_variance, np.finfo(float).tiny)
+    return float(np.clip(correlation, 0.0, 1.0))

@@ -1,17 +1,17 @@
-r"""Which rows of a batch are abnormal, with few false ones among them.
+r"""Selecting the abnormal rows of a batch, with few false discoveries among them.
 
-The false-discovery rate is about the batch as a whole, so its p-values are, too. Let
-the batch have :math:`m_s` of its m rows in task s. A row of task t that scores V, in
-units of its task, gets
+The false-discovery rate is a property of the batch as a whole. So its p-values are, too.
+Let the batch have m rows, :math:`m_s` of them in task s. A row of task t that scores V,
+in units of its task, gets
 
 .. math:: p = \frac{1}{m} \Bigl( m_t\, p_{own} + \sum_{s \ne t} m_s
               \cdot \text{share of the calibration scores of s that are no higher}
-              \Bigr),
+              \Bigr):
 
-the share of the batch that is expected to score as low if all of it is normal. It
-assumes nothing about how tasks differ: a task with heavy tails lends them as often as
-it has rows in the batch. A batch of one task has its own ranks. Rows are then selected
-as by Benjamini & Hochberg (1995).
+the share of the batch that is expected to score as low if all of it is normal. This
+assumes nothing about how tasks differ. A task with heavy tails counts by its number of
+rows in the batch. A batch of one task is judged by its own ranks. Rows are then
+selected by the procedure of Benjamini & Hochberg (1995).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from manyone.models.scale import Scale
 
 
 class Known(NamedTuple):
-    """Calibration scores of tasks.
+    """Calibration scores of tasks that have proper ones.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class Known(NamedTuple):
 
     @classmethod
     def of(cls, calibration: Calibration) -> Known:
-        """The calibration scores of tasks that have proper ones."""
+        """The scores of a calibration, without tasks of a single row."""
         codes = calibration.codes
         lends = calibration.lends[codes]
         codes = codes[lends]
@@ -85,7 +85,7 @@ class Known(NamedTuple):
 
 
 def batch_pvalues(known: Known, scores: Array, codes: Codes) -> Array:
-    """P-value of each row of a batch, for control over the batch.
+    """P-value of each row of a batch, see the module.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ def batch_pvalues(known: Known, scores: Array, codes: Codes) -> Array:
 
 
 def _mass_up_to(values: Array, known: Known, new: Array, codes: Codes) -> Array:
-    """Weight of the values of each new row's task that do not exceed it, shape (m,)."""
+    """Weight (m,) of values that do not exceed each new one, in the task of that."""
     order = np.lexsort((values, known.codes))
     starts = np.searchsorted(known.codes[order], np.arange(known.n_tasks + 1))
     ascending = by_task(known.codes[order], values[order])
@@ -127,7 +127,7 @@ def _mass_up_to(values: Array, known: Known, new: Array, codes: Codes) -> Array:
 
 
 def benjamini_hochberg(p: Array, fdr: float) -> Mask:
-    """Rows (m,) to reject so that a share `fdr` at most is expected to be false."""
+    """Rows (m,) to select, of which a share `fdr` at most is expected to be false."""
     ascending = np.sort(p)
     passing = np.flatnonzero(
         ascending <= fdr * (1 + 1e-12) * np.arange(1, len(p) + 1) / len(p)
@@ -136,21 +136,21 @@ def benjamini_hochberg(p: Array, fdr: float) -> Mask:
 
 
 def smallest_fdr(p: Array) -> float:
-    """The smallest `fdr` at which `benjamini_hochberg` rejects any p-value."""
+    """The smallest `fdr` at which `benjamini_hochberg` selects any row."""
     ranks = np.arange(1, len(p) + 1)
     return float(np.min(np.sort(p) * len(p) / ranks))
 
 
 def check_fdr(fdr: float) -> None:
-    """Refuse what is no share."""
+    """Refuse an `fdr` that is not between 0 and 1."""
     if not isinstance(fdr, Real) or not 0 < fdr < 1:
         raise ValueError(f"fdr must lie between 0 and 1; got {fdr!r}.")
 
 
 def select_rows(known: Known, scores: Array, codes: Codes, fdr: float) -> Mask:
-    """Rows of a batch to call abnormal, shape (m,).
+    """Rows of a batch that are called abnormal, shape (m,).
 
-    Warns where none is selected because calibration rows are too few.
+    Warns where none can be because calibration rows are too few.
     """
     check_fdr(fdr)
     if len(codes) == 0:

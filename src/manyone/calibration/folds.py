@@ -1,9 +1,20 @@
-"""How rows are dealt to folds, for thresholds and for the choice of settings.
+r"""Folds: rows that a model is fitted without, to judge them or to judge settings.
 
-:func:`assign_folds` is the only splitter of rows in memory: it cuts inside the tasks,
-and keeps copies, groups and blocks of time together. :func:`solve_with_folds` makes
-left-out scores of its folds; :func:`halved_splits` also holds out half of the tasks,
-for settings to be judged by.
+**Dealing** (:func:`assign_folds`). Folds are cut inside the tasks. Rows of a task are
+dealt to the folds in turn, in the order of their mean similarity to all rows: so every
+fold has rows from the middle of the task and from its border. Copies share a fold, else
+a row would be judged by a model that has seen it. So do rows of a group. Blocks of time
+are dealt in their order, and earlier ones judge later ones.
+
+**Left-out scores** (:func:`solve_with_folds`). The whole fit is repeated without each
+fold. Models of fewer rows respond less to all rows, so their scores are multiplied by
+:math:`f / f_k`, the score of a row far from everything by the model of all rows over
+that by the model without the fold. Further refits, without about twice as many rows,
+tell what a row more is worth (:mod:`.equal_terms`). And rows that both models have seen
+tell what a row that leaves does to the others of its task (:mod:`.borrowing`).
+
+**Settings** are judged by folds that also hold out half of the tasks
+(:func:`halved_splits`).
 """
 
 from __future__ import annotations
@@ -28,23 +39,19 @@ from manyone.models.solution import Solution
 from manyone.progress import counted
 from manyone.threads import LARGE, blas_threads, one_blas_thread
 
-# In tasks with so many rows, models without a fold are as good as with it.
+# With so many rows in a task, a model without a fold is as good as one with it.
 _LARGE = 100
-# Points that folds are dealt by.
-_MOST_POINTS = 2000
 #: Folds that settings are judged by.
 JUDGING_FOLDS = 3
-#: With fewer tasks a half has a single one, and no other task in the model to tell it
-#: from.
+#: A half of fewer tasks has a single one, and the model no other task to tell it from.
 FEWEST_TASKS_TO_HALVE = 4
 
-#: Fits to the rows given by number first: the model, and its scores of those given
-#: second.
+#: Fits a model to the rows of the first numbers, and scores those of the second.
 Refit = Callable[[Codes, Codes], tuple[Solution, Array]]
 
 
 def solve_with_folds(
-    whole: Callable[[], Solution],
+    fit_all: Callable[[], Solution],
     refit: Refit,
     similarity: Array,
     rows: TrainingRows,
@@ -54,13 +61,13 @@ def solve_with_folds(
 ) -> Solution:
     """A model with the score of every normal row by a model that has not seen it.
 
-    Folds are cut inside the tasks, and the whole fit is repeated without each, then
-    without two at a time, half as often. Small models are fitted side by side.
+    The fit is repeated without each fold, then without two at a time, half as often.
+    Small models are fitted side by side.
 
     Parameters
     ----------
-    whole : callable
-        Gives the model of all rows.
+    fit_all : callable
+        Returns the model of all rows.
     refit : callable
     similarity : ndarray of shape (n,)
         Rows are dealt in this order.
@@ -68,21 +75,22 @@ def solve_with_folds(
     number : int
         Most folds.
     with_shift : bool
-        Whether rows that models have seen tell what a row that leaves did to them.
-        Models on landmarks keep no rows to ask, and exact ones are to be the same.
+        Whether to measure what a row that leaves does to the others of its task.
+        (Models on landmarks keep no rows to measure it with, and methods that know both
+        do without it in either case.)
 
     Returns
     -------
     Solution
-        Left-out scores are on the terms of new rows. They are NaN for known outliers.
-        Of a task with one distinct row, which must stay, the score by the full model;
-        of a task with one group, or of its first block in time, NaN.
+        Left-out scores are on the terms of new rows. The only distinct row of a task
+        has its score by the model of all rows. NaN: known outliers, the only group of a
+        task, the first block of a task in time.
     """
     fold = assign_folds(rows, similarity, number)
     folds = folds_of(rows, fold)
     next_blocks = blocks_after(rows, fold, folds)
     seen_rows = [
-        _witnesses(rows, kept_rows if with_shift else kept_rows[:0])
+        _rows_for_shifts(rows, kept_rows if with_shift else kept_rows[:0])
         for kept_rows, _ in folds
     ]
     refits = [
@@ -96,11 +104,11 @@ def solve_with_folds(
     # Small fits run side by side, each on one thread.
     workers = blas_threads() if len(rows.codes) < LARGE else 1
     if workers == 1:
-        solution = whole()
+        solution = fit_all()
         results = list(starmap(refit, counted(refits)))
     else:
         with one_blas_thread(), ThreadPoolExecutor(workers) as pool:
-            first = pool.submit(whole)
+            first = pool.submit(fit_all)
             mapped = pool.map(refit, *zip(*refits, strict=True))
             results = [
                 result for _, result in zip(counted(refits), mapped, strict=True)
@@ -135,10 +143,10 @@ def solve_with_folds(
     )
 
 
-def _witnesses(rows: TrainingRows, kept_rows: Codes) -> Codes:
-    """Those of the rows to keep that tell what a row that leaves did to the others.
+def _rows_for_shifts(rows: TrainingRows, kept_rows: Codes) -> Codes:
+    """Rows that stay and tell what a row that leaves does to the others of its task.
 
-    They are rows of small tasks. Where groups leave, those are judged instead of rows.
+    They are the normal rows of small tasks; none where groups leave.
     """
     if rows.group is not None:
         return kept_rows[:0]
@@ -155,21 +163,22 @@ def _shift(
     solution: Solution,
     rows: TrainingRows,
 ) -> Array:
-    """Growth (n,) of the depths of a task's other rows when a row leaves.
+    """How much mean root depths (n,) of a task grow when the fold of a row leaves.
 
-    Measured by rows that models have seen, with a fold and without it, see
-    :mod:`.borrowing`.
+    Over rows that both models have seen, that of all rows and that without the fold;
+    see :mod:`.borrowing`.
     """
 
     def mean_roots(scores: Array, seen: Codes, model: Solution) -> Array:
+        """Mean root depth of each task (T,), of rows by number and their scores."""
         codes = rows.codes[seen]
         depth = scores / sizes_of(model.scorer.far(), rows.n_tasks)[codes]
         return mean_root_depths(depth, rows.weight[seen], codes, rows.n_tasks)
 
     shift = np.zeros(len(rows.codes))
-    everyone = _witnesses(rows, np.arange(len(rows.codes)))
+    usable = _rows_for_shifts(rows, np.arange(len(rows.codes)))
     scores = np.full(len(rows.codes), np.nan)
-    scores[everyone] = solution.own(rows.as_new(everyone), rows.codes[everyone])
+    scores[usable] = solution.own(rows.as_new(usable), rows.codes[usable])
     for (_, held), seen, (refitted, judged) in zip(
         folds, seen_rows, results, strict=True
     ):
@@ -186,7 +195,7 @@ def _round_after(
     rows: TrainingRows,
     far: Array | None,
 ) -> Round | None:
-    """Scores of the blocks after those held out; None where there are none."""
+    """Scores of the blocks of time after those held out; None: there are none."""
     later = [
         ((kept_rows, after), (refitted, scores[len(held) :]))
         for (kept_rows, held), after, (refitted, scores) in zip(
@@ -206,7 +215,7 @@ def _round(
     rows: TrainingRows,
     far: Array | None,
 ) -> Round:
-    """Scores of rows by refits without them, in units of the whole model."""
+    """Scores of rows by refits without them, in units of the model of all rows."""
     scores = np.full(len(rows.codes), np.nan)
     kept_weight = np.full(len(rows.codes), np.nan)
     normal = np.where(rows.outlier, 0.0, rows.weight)
@@ -219,9 +228,8 @@ def _round(
         kept_weight[held] = counts[codes + 1]
         refitted_far = refitted.scorer.far()
         if far is not None and refitted_far is not None:
-            # Models of fewer rows have smaller responses: their scores are brought to
-            # the scale of the full model, so that a threshold does not fall between the
-            # two.
+            # Models of fewer rows respond less. (Without this, a threshold may fall
+            # between their scores and those of the model of all rows.)
             with np.errstate(divide="ignore", invalid="ignore"):
                 unit = np.clip(np.nan_to_num(far / refitted_far, nan=1.0), 0.5, 2.0)
             scores[held] *= unit[codes]
@@ -229,29 +237,29 @@ def _round(
 
 
 def folds_of(rows: TrainingRows, fold: Codes) -> list[tuple[Codes, Codes]]:
-    """Numbers of the rows to keep and to score in each fold, longest first.
+    """Numbers of the rows to fit to and to score in each fold, longest fits first.
 
-    The order is that of least waiting: whoever starts last has the least to do.
+    So a thread that starts last has the least to do.
     """
-    everyone = np.arange(len(fold))
+    all_rows = np.arange(len(fold))
     refits = []
     stays = np.flatnonzero((fold < 0) & ~rows.outlier)
     if rows.group is None and len(stays):
-        refits.append((everyone, stays))
+        refits.append((all_rows, stays))
     ahead, begin = _looking_ahead(rows, fold)
     # Later folds have no more rows of a task, and later blocks of time have more before
     # them.
     for k in reversed(range(fold.max() + 1)):
-        # Too few come before the first blocks: they stay, and so do all after them.
+        # Too few rows come before the first blocks, which are not judged.
         out = (fold == k) & (k >= begin)
         later = ahead & (fold > k) & (k >= begin)
         if out.any():
-            refits.append((everyone[~out & ~later], everyone[out]))
+            refits.append((all_rows[~out & ~later], all_rows[out]))
     return refits
 
 
 def _looking_ahead(rows: TrainingRows, fold: Codes) -> tuple[Mask, Codes]:
-    """Rows judged by earlier blocks only, and the first such fold of a task."""
+    """Rows that earlier blocks judge, and the first judged block of their task (n,)."""
     if rows.group is None:
         return np.zeros(len(fold), dtype=bool), np.zeros(len(fold), dtype=np.intp)
     ahead = np.append(looks_ahead(rows), False)[rows.codes]
@@ -263,7 +271,7 @@ def _looking_ahead(rows: TrainingRows, fold: Codes) -> tuple[Mask, Codes]:
 def blocks_after(
     rows: TrainingRows, fold: Codes, folds: list[tuple[Codes, Codes]]
 ) -> list[Codes]:
-    """Rows of the block of time after each fold, in tasks in time."""
+    """Numbers of the rows of the block of time after each fold."""
     ahead, begin = _looking_ahead(rows, fold)
     return [
         np.flatnonzero(ahead & (fold == k + 1) & (k >= begin))
@@ -272,20 +280,20 @@ def blocks_after(
 
 
 def folds_of_two(rows: TrainingRows, fold: Codes) -> list[tuple[Codes, Codes]]:
-    """The same with two folds (n,) of each task at once: see :mod:`.equal_terms`.
+    """As `folds_of`, with two folds (n,) of each task at once: see :mod:`.equal_terms`.
 
-    Not for large tasks, to which a fold is no loss, nor for tasks of three rows and
-    fewer: models of a single row are no guide. A block of time is judged by earlier
-    ones without the oldest: the time between is the same, and rows are fewer. Other
-    groups have none.
+    Large tasks have none, as a fold is no loss to them. Nor have tasks of three rows
+    and fewer, as models of a single row are no guide. Blocks of time are judged by
+    earlier ones without the oldest: the time between is the same, and rows are fewer.
+    Other groups have none.
     """
     dealt = fold >= 0
-    everyone = np.arange(len(fold))
+    all_rows = np.arange(len(fold))
     if rows.group is not None:
         ahead, begin = _looking_ahead(rows, fold)
         judged = [ahead & (fold == k) & (k >= begin) for k in range(fold.max() + 1)]
         return [
-            (everyone[~ahead | ((fold > 0) & (fold < k))], everyone[judged[k]])
+            (all_rows[~ahead | ((fold > 0) & (fold < k))], all_rows[judged[k]])
             for k in reversed(range(len(judged)))
             if judged[k].any()
         ]
@@ -298,7 +306,7 @@ def folds_of_two(rows: TrainingRows, fold: Codes) -> list[tuple[Codes, Codes]]:
     fewer = np.maximum(-(-folds // 2), 2)
     twice = np.where(dealt & used[rows.codes], fold % fewer[rows.codes], -1)
     return [
-        (everyone[twice != k], everyone[twice == k])
+        (all_rows[twice != k], all_rows[twice == k])
         for k in reversed(range(twice.max() + 1))
     ]
 
@@ -312,17 +320,17 @@ def assign_folds(
 ) -> Codes:
     """Number of the fold of each row, folds cut inside each task.
 
-    Rows of a task are dealt in the order of their similarity to all rows, those level
-    with each other in the order of their content. Copies share a fold: else a row would
-    be judged by a model that has seen it. So do rows of a group, where there are
-    groups; blocks of time are dealt in their order.
+    Rows of a task are dealt in the order of their similarity to all rows, and of equal
+    ones in the order of their content. Copies and rows of a group share a fold; blocks
+    of time are dealt in their order.
 
     Parameters
     ----------
     rows : TrainingRows
     similarity : ndarray of shape (n,) or None
-        None: all rows are level.
+        None: all rows are equally similar.
     number : int
+        Most folds.
     deal_outliers : bool
         Whether known outliers are dealt as well, as if they were one more task.
 
@@ -354,7 +362,8 @@ def assign_folds(
     folds = np.clip(count, 1, number)
     shift = np.zeros(rows.n_tasks + 1, dtype=np.intp)
     if similarity is not None:
-        # Else rows that are far out in their tasks would all leave together.
+        # Tasks start at different folds. (Otherwise the rows that lie farthest out in
+        # their tasks would all share a fold.)
         weight = np.where(rows.outlier, 0.0, rows.weight)
         codes = np.maximum(rows.codes, 0)
         counts = np.bincount(codes, weight, rows.n_tasks)
@@ -371,7 +380,7 @@ def assign_folds(
 
 
 def _ranks(values: Array) -> Codes:
-    """Rank of each value; what differs by rounding is level, on every machine."""
+    """Rank of each value. Values that differ by rounding only share one, everywhere."""
     order = np.argsort(values, kind="stable")
     ascending = values[order]
     tie_tolerance = 1e-9 * np.max(np.abs(ascending), initial=0.0)
@@ -401,15 +410,15 @@ class Split(NamedTuple):
 def halved_splits(rows: TrainingRows, kind: str) -> Iterator[Split]:
     """Three folds inside the tasks, for one half of the tasks and then for the other.
 
-    A model is fitted to two folds of every task of a half. The third fold has its
-    positives; the negatives of a task are the rows of the other tasks of that fold that
-    are in the model (``"seen"``), or all rows of the other half (``"unseen"``). Both
-    kinds of anomaly are thus judged by the same models. Fewer than four tasks are not
-    halved for ``"seen"``, because half of them would leave a task without negatives.
+    A model is fitted to two folds of every task of a half. Rows of the third fold are
+    its positives. The negatives of a task are the rows of other tasks: of those in the
+    model (``"seen"``), from the same fold, or of the other half (``"unseen"``), all of
+    them. So the same models judge both kinds of anomaly. Fewer than four tasks are not
+    halved for ``"seen"``: in a half, a task would have no negatives.
 
-    The only normal row (or group) of a task stays in the model: without it there would
-    be none. Known outliers are dealt to the folds as well; those without a task are in
-    both halves. Splits without a row to fit to, or without one to judge by, are left
+    The only normal row (or group) of a task stays in the model, which would not know
+    the task without it. Known outliers are dealt to the folds as well; those without a
+    task are in both halves. Splits without a row to fit to, or to judge by, are left
     out.
 
     Parameters
@@ -427,7 +436,7 @@ def halved_splits(rows: TrainingRows, kind: str) -> Iterator[Split]:
     half[content_order(rows)] = np.arange(rows.n_tasks) % 2
     if kind == "seen" and rows.n_tasks < FEWEST_TASKS_TO_HALVE:
         half[:] = 0
-    # The task MISSING, which comes last, is in both halves.
+    # Outliers of every task, whose number MISSING picks the last entry, are in both.
     half_of_row = np.append(half, -1)[rows.codes]
     normal = ~rows.outlier
     for side, k in product(range(2), range(JUDGING_FOLDS)):
@@ -439,9 +448,9 @@ def halved_splits(rows: TrainingRows, kind: str) -> Iterator[Split]:
 
 
 def content_order(rows: TrainingRows) -> Codes:
-    """Tasks in the order of their rows' content, whatever they are called, shape (T,).
+    """Tasks in the order of the content of their rows, shape (T,).
 
-    All rows count: tasks of yes and no share many of them.
+    So their names do not matter. All rows count: tasks of yes and no share many.
     """
     of_task = np.flatnonzero(rows.codes >= 0)
     n_contents = rows.content.max() + 1
@@ -456,13 +465,13 @@ def content_order(rows: TrainingRows) -> Codes:
 
 
 def similarity_of(X: Rows, rows: TrainingRows, kernel: Kernel) -> Array:
-    """Mean similarity (n,) of rows to normal ones, or to a sample of them."""
+    """Mean similarity (n,) of rows to normal ones, or to 2,000 of them."""
     points = replace(rows, X=X).take(np.flatnonzero(~rows.outlier)).merged()[0]
-    # By what was given: copies of a row may differ by rounding in a metric.
+    # By their content: in a metric, copies of a row may differ by rounding.
     content = np.unique(points.content)
-    if len(content) > _MOST_POINTS:
-        every = np.linspace(0, len(content) - 1, _MOST_POINTS).astype(np.intp)
-        points = points.take(np.flatnonzero(np.isin(points.content, content[every])))
+    if len(content) > 2000:
+        spread = np.linspace(0, len(content) - 1, 2000).astype(np.intp)
+        points = points.take(np.flatnonzero(np.isin(points.content, content[spread])))
     similarity = np.empty(len(rows.codes))
     share = points.weight / points.weight.sum()
     for block, K in Points(kernel, points.X).blocks(X):

@@ -1,8 +1,9 @@
 """Left-out scores of any number of rows in bounded memory, exact in the tail.
 
-Of every task the lowest scores are kept as they are. Those above are rounded down, to a
-hundredth of their size, and counted: p-values there are at most a little too large, and
-never too small. Merging is exact: the order of rows and blocks does not matter.
+The lowest scores of every task are kept as they are. Scores above them are rounded
+down, to a hundredth of their size, and counted. P-values there are at most a little too
+large, and never too small. Merging is exact: the order of rows and blocks does not
+matter.
 """
 
 from __future__ import annotations
@@ -16,18 +17,15 @@ from manyone.calibration.dependence import calibration_weight
 from manyone.calibration.thresholds import Calibration
 from manyone.data.rows import CodedRows, TrainingRows
 
-# Scores that are kept exactly: of all tasks together about, of one task at least and at
-# most.
-_ALL = 2**20
-_LEAST = 512
+# Most exact scores of a task.
 _MOST = 2**16
-# Binary digits of the others.
+# Binary digits of the other scores.
 _DIGITS = 7
 
 
 @dataclass(frozen=True, eq=False)
 class Tails:
-    """Scores of rows, sorted by task and score; copies of a score are counted.
+    """Scores of rows, sorted by task and score; equal scores are counted.
 
     Attributes
     ----------
@@ -35,7 +33,7 @@ class Tails:
     codes : ndarray of shape (k,)
         Task of each.
     rounded : ndarray of bool of shape (k,)
-        Which scores stand for rows with scores of up to a hundredth more.
+        Which scores stand for scores of up to a hundredth more.
     kept : int
         Number of scores of a task that are exact.
     seen : ndarray of shape (k,)
@@ -63,7 +61,7 @@ class Tails:
         seen: Array | None = None,
         responses: Array | None = None,
     ) -> Tails:
-        """Tails of rows with these scores, and what else is known of them."""
+        """Tails of rows with these scores (n,); other parameters as the attributes."""
         if seen is None:
             seen = np.full(len(scores), np.inf)
         if responses is None:
@@ -80,7 +78,7 @@ class Tails:
         seen: Array | None = None,
         responses: Array | None = None,
     ) -> Tails:
-        """Tails of rows, some of which have scores (n,), the others NaN.
+        """Tails of rows with scores (n,); those whose score is NaN do not count.
 
         Rows of a group that score alike count as fewer.
         """
@@ -98,7 +96,7 @@ class Tails:
         )
 
     def merged(self, *others: Tails) -> Tails:
-        """Tails of the rows of all."""
+        """Tails of the rows of all of them."""
         parts = (self, *others)
         return Tails(
             np.concatenate([tails.scores for tails in parts]),
@@ -111,10 +109,10 @@ class Tails:
         )._sorted()
 
     def _sorted(self) -> Tails:
+        """Scores in their order, those beyond the lowest ones rounded."""
         tails = self._counted()
         exact = ~tails.rounded
-        # Rank of every exact score in its task; the scores of a task start with the
-        # exact ones.
+        # Rank of every exact score in its task, where exact scores come first.
         before: Codes = np.cumsum(exact) - exact
         first = np.flatnonzero(np.diff(tails.codes, prepend=-1))
         sizes = np.diff(np.append(first, len(tails.codes)))
@@ -132,6 +130,7 @@ class Tails:
         )._counted()
 
     def _counted(self) -> Tails:
+        """Scores in their order, equal ones as one that counts for all."""
         order = np.lexsort((self.scores, self.rounded, self.codes))
         scores = self.scores[order]
         codes = self.codes[order]
@@ -155,8 +154,8 @@ class Tails:
     def calibration(
         self, n_tasks: int, source: str, far: Array | None = None
     ) -> Calibration:
-        """Thresholds and p-values from these scores, with those of far rows (T,)."""
-        # A rounded score is above all exact ones of its task.
+        """The calibration by these scores, and by those of far rows (T,)."""
+        # A rounded score stands for scores above all exact ones of its task.
         exact = ~self.rounded
         top = np.full(n_tasks, -np.inf)
         np.maximum.at(top, self.codes[exact], self.scores[exact])
@@ -174,11 +173,11 @@ class Tails:
 
 
 def kept_scores(n_tasks: int) -> int:
-    """Number of scores of each task that are kept exactly."""
-    return int(np.clip(_ALL // n_tasks, _LEAST, _MOST))
+    """Number of exact scores of each task: about a million of all tasks."""
+    return int(np.clip(2**20 // n_tasks, 512, _MOST))
 
 
 def rounded_down(scores: Array) -> Array:
-    """Negative scores (k,) with seven binary digits, towards minus infinity."""
+    """Negative scores (k,) rounded to seven binary digits, towards minus infinity."""
     fraction, exponent = np.frexp(scores)
     return np.ldexp(np.floor(np.ldexp(fraction, _DIGITS)), exponent - _DIGITS)

@@ -462,7 +462,9 @@ class Thresholds:
     def _borrowed_pvalues(self, scores: Array, codes: Codes, own: Array) -> Array:
         """P-values (k,) of steps 2 and 3 of the module, from `own` (k,) of step 1."""
         calibration = self.calibration
-        values = stretched(scores / calibration.sizes[codes], calibration.bend)
+        largest = np.finfo(np.float64).max
+        values = np.clip(scores / calibration.sizes[codes], -largest, largest)
+        values = stretched(values, calibration.bend)
         number = self.pool[codes]
         sums = np.empty((2, len(scores)))
         for k, pool in enumerate(self.pools):

@@ -19,19 +19,11 @@ from manyone._types import Array, Codes
 from manyone.calibration.ranks import doubled_ranks
 from manyone.calibration.thresholds import Calibration
 
-# Without ties the law is exact up to so many pairs of a known and a new row. Beyond, it
-# is taken as normal; its tails are lighter than that, so p can only be too large there.
-_PAIRS = 50_000
-# Additions that the exact law of tied ranks may cost; beyond, a bound is used.
-_ADDITIONS = 3e7
-# New rows share one model, and left-out rows have one each. So m new rows of a task
-# with n rows vary as fewer would, m / (1 + m / (2 n)). (Measured, bench_together.py.)
-_SHARED = 0.5
 # Where the bound of Hoeffding is evaluated, in standard deviations of a rank.
 _TILTS = np.geomspace(1e-4, 1e3, 141)
 
 
-def rank_sum_pvalue(known: Array, new: Array) -> float:
+def rank_sum_pvalue(known: Array, new: Array, most_additions: float = 3e7) -> float:
     """P-value of "the new scores are no lower than the known ones".
 
     Parameters
@@ -39,19 +31,22 @@ def rank_sum_pvalue(known: Array, new: Array) -> float:
     known : ndarray of shape (n,)
     new : ndarray of shape (m,)
         Both of rows that are exchangeable if all are normal.
+    most_additions : float
+        What the exact law of tied ranks may cost.
 
     Returns
     -------
     float
-        Valid for every n and m, ties included: P(p <= a) <= a. Exact, but for large
-        samples (see the constants above): a normal law without ties, with ties a bound
-        that is never too small.
+        Valid for every n and m, ties included: P(p <= a) <= a. It is exact but for
+        large samples: there without ties by a normal law, with ties by a bound that is
+        never too small.
     """
     if len(known) == 0 or len(new) == 0:
         return 1.0
     ranks, tied = doubled_ranks(np.concatenate([known, new]))
     if not tied:
-        exact = len(known) * len(new) <= _PAIRS
+        # Tails of the law are lighter than normal ones: p can only be too large.
+        exact = len(known) * len(new) <= 50_000
         law = mannwhitneyu(
             ranks[len(known) :].astype(np.float64),
             ranks[: len(known)].astype(np.float64),
@@ -59,18 +54,22 @@ def rank_sum_pvalue(known: Array, new: Array) -> float:
             method="exact" if exact else "asymptotic",
         )
         return float(law.pvalue)
-    # The smaller part decides the cost: if it is the known one, it has to rank high.
+    # The cost depends on the part that is drawn. If the known rows are fewer, they are
+    # drawn instead, and have to rank high.
     if len(new) <= len(known):
-        return _chance_of_low_sum(ranks, ranks[len(known) :])
+        return _chance_of_low_sum(ranks, ranks[len(known) :], most_additions)
     mirrored = ranks.max() - ranks
-    return _chance_of_low_sum(mirrored, mirrored[: len(known)])
+    return _chance_of_low_sum(mirrored, mirrored[: len(known)], most_additions)
 
 
-def _chance_of_low_sum(values: NDArray[np.int64], part: NDArray[np.int64]) -> float:
+def _chance_of_low_sum(
+    values: NDArray[np.int64], part: NDArray[np.int64], most_additions: float
+) -> float:
     """Probability that a random subset of the size of `part` sums to no more.
 
     The exact law draws one value after the other (the shift algorithm of Streitberg &
-    Roehmel 1986): entry (k, s) is the probability of k drawn so far with sum s.
+    Roehmel 1986): entry (k, s) is the probability that k are drawn so far, with the sum
+    s. Where that takes too many additions, a bound stands for it.
     """
     steps = values - values.min()
     unit = int(np.gcd.reduce(steps))
@@ -79,7 +78,7 @@ def _chance_of_low_sum(values: NDArray[np.int64], part: NDArray[np.int64]) -> fl
     steps = steps // unit
     most = int((part - values.min()).sum()) // unit
     size = len(part)
-    if len(values) * size * (most + 1.0) > _ADDITIONS:
+    if len(values) * size * (most + 1.0) > most_additions:
         return _bound_of_low_sum(steps, size, most)
     law = np.zeros((size + 1, most + 1))
     law[0, 0] = 1.0
@@ -95,8 +94,9 @@ def _chance_of_low_sum(values: NDArray[np.int64], part: NDArray[np.int64]) -> fl
 def _bound_of_low_sum(steps: NDArray[np.int64], size: int, most: int) -> float:
     """Bound of the same probability by Hoeffding (1963, theorem 4).
 
-    Sums drawn without replacement vary less than with it, in the sense of all convex
-    functions. So the exponential bound of independent draws holds for every tilt.
+    Any convex function of a sum drawn without replacement has at most the mean that it
+    has with replacement. So the exponential bound of independent draws holds for every
+    tilt.
     """
     tilts = _TILTS / np.std(steps)
     values, counts = np.unique(steps, return_counts=True)
@@ -107,8 +107,8 @@ def _bound_of_low_sum(steps: NDArray[np.int64], size: int, most: int) -> float:
 def calibration_rows(calibration: Calibration, task: int) -> Array:
     """Scores of the rows of a task, one for each that they count for.
 
-    Where rows count for fractions, because those of a group resemble each other, as
-    many scores as they count for in all stand for them.
+    Rows of a group that resemble each other count for fractions. Then as many scores
+    stand for all rows as these count for together.
     """
     rows = slice(calibration.starts[task], calibration.starts[task + 1])
     scores = calibration.scores[rows]
@@ -122,7 +122,7 @@ def calibration_rows(calibration: Calibration, task: int) -> Array:
 
 
 def _evenly_spaced(ascending: Array, weight: Array, count: int) -> Array:
-    """So many of the weighted scores (n,), evenly spaced."""
+    """`count` of the weighted scores (n,), evenly spaced."""
     mass = np.cumsum(weight)
     places = (np.arange(count) + 0.5) / max(count, 1) * mass[-1]
     return ascending[np.minimum(np.searchsorted(mass, places), len(ascending) - 1)]
@@ -139,7 +139,7 @@ def left_out_pvalues(
     scores, codes : ndarray of shape (k,)
         Of the new rows.
     tasks : ndarray of shape (S,)
-        The tasks in question.
+        Tasks to judge, by number.
 
     Returns
     -------
@@ -150,7 +150,10 @@ def left_out_pvalues(
         known_scores = calibration_rows(calibration, task)
         new = np.sort(scores[codes == task])
         if calibration.source != "held-out" and len(known_scores):
-            count = len(new) / (1.0 + _SHARED * len(new) / len(known_scores))
+            # New rows share one model, and left-out rows have one each. So m new rows
+            # vary as m / (1 + m / (2 n)) independent ones would (measured by
+            # ``benchmarks/bench_together.py``).
+            count = len(new) / (1.0 + 0.5 * len(new) / len(known_scores))
             new = _evenly_spaced(new, np.ones(len(new)), max(1, round(count)))
         p[place] = rank_sum_pvalue(known_scores, new)
     return p

@@ -1,10 +1,14 @@
 r"""Several detectors as views of one row, made comparable by how rare their scores are.
 
-A view's scores of left-out training rows, on the scale that makes tasks comparable
-(:mod:`.scale`), form one pool. The tail value of a row is :math:`z = -\log P(\text{a
-normal row scores lower})`, with the probability counted in the pool and, among its
-lowest sixth, continued by an exponential tail, so that it keeps growing where ranks
-would stop at log N.
+The left-out scores of a view, on the scale that makes tasks comparable
+(:mod:`.scale`), form one pool of N scores. The *tail value* of a row is
+
+.. math:: z = -\log P(\text{a normal row scores lower}),
+
+where the pool gives the probability by counting. Counts end at log N, and the farthest
+rows would be level. So below the lowest 15 % of the pool an exponential tail continues
+z, with the mean excess of these scores. The combined score is minus the weighted sum of
+the tail values of all views.
 """
 
 from __future__ import annotations
@@ -21,14 +25,8 @@ from manyone.models.scale import Scale
 from manyone.models.scorers import Scorer
 from manyone.models.solution import Solution
 
-# Share of the pool that the exponential tail stands for.
+# Share of the pool below which the exponential tail stands for it.
 _TAIL = 0.15
-# A view counts fully if rows that were left out are nearer than rows far away by a
-# tenth.
-_NEARER = 0.1
-# Largest slope of a tail value, so that rounding in nearly constant scores is not
-# amplified.
-_STEEPEST = 1e3
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +40,7 @@ class Tail:
     values : ndarray of shape (m,)
         Tail value at each of them.
     slope : float
-        How fast the value grows below the lowest sixth.
+        How fast tail values grow below the lowest of these scores.
     scale : Scale
         What makes scores of tasks comparable.
     """
@@ -64,8 +62,8 @@ class Tail:
             Left-out scores on the common scale, ascending, and their counts.
         scale : Scale
         far : ndarray of shape (T,) or None
-            Scores of rows far away: the size of responses, whose differences scores
-            are.
+            Scores of rows far from everything: the size of responses, whose
+            differences scores are.
 
         Returns
         -------
@@ -73,8 +71,7 @@ class Tail:
         """
         mass = np.cumsum(weight)
         values = -np.log((mass + 0.5) / (mass[-1] + 1.0))
-        # The mean excess of an exponential law, that of the lowest score alone among
-        # few.
+        # The mean excess of an exponential law; of few scores that of the lowest.
         second = np.searchsorted(
             pool, pool[0] + 1e-9 * (1.0 + abs(pool[0])), side="right"
         )
@@ -85,42 +82,40 @@ class Tail:
         # (A guard may have lowered scores far below those of rows far away.)
         farthest = pool if far is None else scale.of_all(far)
         size = max(1e-4, float(np.max(np.abs(farthest))))
-        steepest = _STEEPEST / size
-        # Among scores that differ by rounding the most normal one counts.
-        level = (
-            np.minimum.accumulate((values + steepest * pool)[::-1])[::-1]
-            - steepest * pool
-        )
+        # A steeper tail would amplify rounding in scores that are nearly constant. And
+        # of scores that differ by rounding, the most normal one counts for all.
+        steepest = 1e3 / size
+        sheared = values + steepest * pool
+        level = np.minimum.accumulate(sheared[::-1])[::-1] - steepest * pool
         slope = steepest if excess * steepest <= 1.0 else 1.0 / excess
         return cls(pool[first:], level[first:], slope, scale)
 
     def value(self, scores: Array, codes: Codes) -> Array:
-        """Tail value of the scores (n,) of rows of tasks given by number (n,)."""
+        """Tail values (n,) of the scores (n,) of rows of tasks (n,), by number."""
         return self.pooled_value(self.scale.of(scores, codes))
 
     def pooled_value(self, scores: Array) -> Array:
-        """Tail value of scores that are on the common scale already."""
+        """Tail values of scores that are on the common scale already."""
         below = np.maximum(self.scores[0] - scores, 0.0)
         above = np.maximum(scores - self.scores[-1], 0.0)
         counted = np.interp(scores, self.scores, self.values)
-        return (
-            counted * np.exp(-np.minimum(self.slope * above, 50.0)) + self.slope * below
-        )
+        fading = np.exp(-np.minimum(self.slope * above, 50.0))
+        return counted * fading + self.slope * below
 
 
 def weight_of(left_out: Array, codes: Codes, weight: Array, far: Array | None) -> float:
-    """What a view counts for: ``min(1, 10 (1 - m))``.
+    """Weight of a view: ``10 (1 - m)``, between 0 and 1.
 
-    m is the median score of rows that were left out, in units of the score of a row far
-    away. A view to which all new rows are about as far away as any (many columns, few
-    rows) tells them apart by chance.
+    m is the median score of left-out rows, in units of the score of a row far from
+    everything. With many columns and few rows, all new rows are nearly that far away in
+    a view, which then tells them apart by chance.
 
     Parameters
     ----------
     left_out, codes, weight : ndarray of shape (n,)
         Score, task and count of each row.
     far : ndarray of shape (T,) or None
-        Scores of rows far away; None where the view has none.
+        Scores of rows far from everything; None: the view has none.
 
     Returns
     -------
@@ -130,7 +125,7 @@ def weight_of(left_out: Array, codes: Codes, weight: Array, far: Array | None) -
         return 1.0
     ratio = (left_out / far[codes])[:, None]
     median = task_medians(ratio, np.zeros_like(codes), weight, 1)[0, 0]
-    return float(np.clip((1.0 - median) / _NEARER, 0.0, 1.0))
+    return float(np.clip((1.0 - median) / 0.1, 0.0, 1.0))
 
 
 def relative_weights(able: list[float]) -> Array:
@@ -156,7 +151,7 @@ class CombinedScorer:
 
     @property
     def points(self) -> Points:
-        """There are none; each view has its own."""
+        """Refused: each view has points of its own."""
         raise AttributeError(
             "A combination of views has no points of its own: ask its views_."
         )
@@ -185,10 +180,10 @@ class CombinedScorer:
 
     def far(self) -> Array | None:
         """See :class:`manyone.models.scorers.Scorer`."""
-        return None  # the views see to rows far from everything
+        return None  # the views have guards of their own
 
     def of_views(self, scores: list[Array | None]) -> Array | None:
-        """Score (T,) of rows that have these scores in the views, or None."""
+        """Score (T,) of rows that have these scores (T,) in the views; None: unknown."""
         values = []
         for of_view, tail in zip(scores, self.tails, strict=True):
             if of_view is None:
@@ -198,7 +193,7 @@ class CombinedScorer:
 
 
 def lowest_scores(scorer: Scorer) -> Array | None:
-    """Scores of rows that a guard is sure of, shape (T,); None: no guard says so."""
+    """Highest scores (T,) of rows unlike all seen; None: no guard can be sure."""
     drops = []
     while isinstance(scorer, Guarded):
         drops += [scorer.unit * guard.sure() for guard in scorer.guards]

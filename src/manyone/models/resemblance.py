@@ -1,4 +1,4 @@
-"""Who looks like whom among many tasks, multiplied out only when somebody asks."""
+"""How much tasks resemble each other: a matrix in two factors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from manyone._types import Array
 
 @dataclass(frozen=True, eq=False)
 class Resemblance:
-    """Mean response of every task's function to the rows of every task, not multiplied.
+    """Mean response of every task's function to the rows of every task.
+
+    It is kept as two factors: of many tasks the product may be larger than the model.
 
     The functions of a ridge regression solve ``factor factor' coef = sums`` with the
     sums of kernel values of the rows of each task. So the factor says what the sums

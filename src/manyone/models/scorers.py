@@ -1,8 +1,8 @@
 """Scorers of fitted models: kernel expansions, layers, balls, projections.
 
-Every scorer is a frozen value with three questions to it: the score of rows against
-their own task (`own`), against every task (`all`), and the score of rows unlike
-anything seen (`far`).
+Every scorer is a frozen value that answers three questions: the score of rows against
+their own task (`own`), against every task (`all`), and the score of a row far from
+everything (`far`).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from manyone._types import Array, Codes, Rows
 from manyone.data.rows import row_blocks, rows_by_task
 from manyone.kernels.gram import KernelScorer, Points
 from manyone.models.solution import Solution
+from manyone.solvers.ridge import BLOCK
 from manyone.solvers.two_layers import gram, respond
 
 
@@ -35,12 +36,12 @@ class Scorer(Protocol):
         """Score of each row against every task, shape (n, T)."""
 
     def far(self) -> Array | None:
-        """Score (T,) of rows far from all training rows; None if there is none."""
+        """Score (T,) of rows far from all training rows; None: there is no such limit."""
 
 
 @dataclass(frozen=True, eq=False)
 class TwoLayers(KernelScorer):
-    """Score ``-|f_t(x) - target_t|`` of two layers with Gaussian second layer.
+    """Score ``-|f_t(x) - target_t|`` of two layers, the second one Gaussian.
 
     Parameters
     ----------
@@ -81,9 +82,10 @@ class TwoLayers(KernelScorer):
         return -np.abs(response - self.target)
 
     def _second_layer(self, K: Array) -> Iterator[tuple[slice, Array]]:
+        """Kernel values (b, m) of the second layer, block by block."""
         Y = K @ self.coef
-        for start in range(0, len(Y), 512):
-            rows = slice(start, min(start + 512, len(Y)))
+        for start in range(0, len(Y), BLOCK):
+            rows = slice(start, min(start + BLOCK, len(Y)))
             yield rows, gram(Y[rows], self.centres, self.theta)
 
 
@@ -101,10 +103,10 @@ class Balls:
     centre_norm2 : ndarray of shape (T,)
         Squared norm of the centres.
     self_similarity : float, ndarray of shape (m, m) or None
-        What k(x, x) of a new row is taken for if it brings kernel values only: a
-        constant, or what the training rows explain of it, k(x)' P k(x).
+        What stands for k(x, x) of a new row that brings kernel values only: a constant,
+        or what the training rows explain of it, k(x)' P k(x) with this P.
     training : Points or None
-        The training rows that P speaks of.
+        The training rows of P.
     """
 
     points: Points
@@ -140,13 +142,12 @@ class Balls:
 
     def far(self) -> Array | None:
         """See :class:`Scorer`."""
-        return (
-            np.minimum(-1.0 - self.centre_norm2, 0.0)
-            if self.points.kernel.fading
-            else None
-        )
+        if not self.points.kernel.fading:
+            return None
+        return np.minimum(-1.0 - self.centre_norm2, 0.0)
 
     def _self_similarities(self, X: Rows) -> Array:
+        """k(x, x) of new rows, shape (n,)."""
         if self.self_similarity is None:
             return self.points.diagonal(X)
         if self.training is None:
@@ -186,15 +187,15 @@ class Projection(KernelScorer):
 
     def far(self) -> Array | None:
         """See :class:`Scorer`."""
+        if not self.points.kernel.fading:
+            return None
         # Where kernel values vanish, rows land in the origin.
-        return (
-            -np.linalg.norm(self.targets, axis=1) if self.points.kernel.fading else None
-        )
+        return -np.linalg.norm(self.targets, axis=1)
 
 
 @dataclass(frozen=True, eq=False)
 class InMetric:
-    """Another scorer, behind a learned metric.
+    """A scorer of rows in a learned metric, as one of rows as they are.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What solving returns: a frozen value that scoring never changes."""
+"""What a fit returns: a frozen value that scoring never changes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ROWS = 4096
 
 
 class Judge:
-    """Knows the scores of training rows under models without them."""
+    """Gives the scores of training rows under models without them."""
 
     #: Whether rows of a group leave together.
     leaves_groups: bool = False
@@ -44,8 +44,7 @@ class FitReport:
     n_iter : int
     converged : bool
     message : str or None
-        What to say where it did not converge; None: what is said of every iterative
-        fit.
+        Warning where it did not converge; None: that of every iterative fit.
     """
 
     objective_path: Array | None = None
@@ -66,22 +65,22 @@ class Solution:
         Score of each training row, in their order, under the model without it; NaN for
         known outliers. None where the method has no closed form for it.
     left_out_source : str
-        How they were found.
+        How rows were left out.
     report : FitReport
     learned : mapping
-        What a user may want to look at, by the names of the fitted attributes without
-        their underscore. It is never changed.
+        Fitted attributes for users to look at, by their names without the underscore.
+        It is never changed.
     responses : ndarray of shape (n, 2) or None
-        What a closed form knows of each row beyond its left-out score, see
+        What a closed form says of each row beyond its left-out score, see
         :class:`manyone.solvers.ridge.LeftOutRows`.
     drift : float
-        Logarithm of how much left-out depths were enlarged, as rows in time will be
-        farther away than these, see :mod:`manyone.calibration.equal_terms`.
+        Logarithm of the factor of left-out depths for drift: new rows in time will be
+        farther away, see :mod:`manyone.calibration.equal_terms`.
     shift : ndarray of shape (n,) or None
-        By how much depths of the other rows of its task grow when a row leaves, where
-        that was measured, see :mod:`manyone.calibration.borrowing`.
+        How much the mean root depth of the other rows of its task grows when a row
+        leaves, where that was measured, see :mod:`manyone.calibration.borrowing`.
     judge : Judge or None
-        Knows the left-out score of any training row, while a fit goes on.
+        Gives the left-out score of any training row, while a fit goes on.
     one_minus_leverage : ndarray of shape (n,) or None
         Of one count of each row of a ridge regression, for exact p-values.
     """
@@ -128,7 +127,7 @@ class Solution:
 
 
 def _in_parts(score: Callable[[Codes], Array], codes: Array | Codes) -> Array:
-    """Scores of rows on several threads, and those of a task (n,) together."""
+    """Scores of rows on several threads; rows of a task (n,) stay together."""
     parts = np.array_split(np.argsort(codes, kind="stable"), -(-len(codes) // _ROWS))
     results = on_threads(score, parts)
     first = next(results)

@@ -37,7 +37,7 @@ class TaskExpansions(PointScorer):
     target: Array
 
     def own_and_largest(self, X: Rows, codes: Codes) -> tuple[Array, Array]:
-        """See :class:`PointScorer`; points are those of the task of a row."""
+        """See :class:`PointScorer`; the points of a row are those of its task."""
         gap = np.empty(X.shape[0])
         largest = np.empty(X.shape[0])
         most_points = int(np.diff(self.starts).max()) + len(self.shared_coef)
@@ -51,7 +51,7 @@ class TaskExpansions(PointScorer):
         return -np.abs(gap), largest
 
     def expansion(self, task: int) -> tuple[Any, Array]:
-        """Points of one task's function, by number, and their coefficients."""
+        """Points of the function of a task, by number, and their coefficients."""
         own_points = slice(self.starts[task], self.starts[task + 1])
         if not len(self.shared_coef):
             return own_points, self.coef[own_points]
