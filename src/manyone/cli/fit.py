@@ -72,7 +72,7 @@ Tasks = Annotated[
     ),
 ]
 Method = Annotated[
-    str, typer.Option(help="auto, or the name of an estimator: JointOCKSR.")
+    str, typer.Option(help="auto, or an estimator by its name, as JointOCKSR.")
 ]
 Rate = Annotated[
     float, typer.Option(help="Share of normal rows that may raise an alarm.")
