@@ -15,11 +15,6 @@ from manyone.alerts.values import Tasks
 from manyone.page.html import Table
 from manyone.plots.structure import clustered
 
-_MOST_BINS = 60
-_ROWS_OF_A_BIN = 25
-_TASKS_ON_MAP = 32
-_WORDS_OF_A_BIN = 3
-
 
 @dataclass(frozen=True, eq=False)
 class Relations:
@@ -143,11 +138,16 @@ class Bin:
         return self.alarms / max(self.rows, 1)
 
 
-def time_line(findings: Findings, drift: tuple[Drift, ...]) -> list[Bin]:
+def time_line(
+    findings: Findings,
+    drift: tuple[Drift, ...],
+    most_bins: int = 60,
+    rows_of_a_bin: int = 25,
+) -> list[Bin]:
     """Alarms over time, in stretches of equal length."""
     rows = findings.rows
     assert rows.time is not None
-    number = min(_MOST_BINS, max(1, len(rows.time) // _ROWS_OF_A_BIN))
+    number = min(most_bins, max(1, len(rows.time) // rows_of_a_bin))
     edges = np.linspace(rows.time.min(), rows.time.max(), number + 1)
     labels = [moment(edge, rows.dated) for edge in edges.tolist()]
     place = np.digitize(rows.time, edges[1:-1])
@@ -181,12 +181,14 @@ class TaskMap:
     cells: tuple[tuple[int, int, float, str], ...]
 
 
-def task_map(relations: Relations, names: tuple[str, ...]) -> TaskMap:
+def task_map(
+    relations: Relations, names: tuple[str, ...], most_tasks: int = 32
+) -> TaskMap:
     """The tasks with the strongest relations, related ones side by side."""
     strength = np.abs(relations.weight)
     total = np.bincount(relations.first, strength, len(names))
     total += np.bincount(relations.second, strength, len(names))
-    number = min(_TASKS_ON_MAP, np.count_nonzero(total))
+    number = min(most_tasks, np.count_nonzero(total))
     shown = np.sort(np.argsort(-total, kind="stable")[:number])
     square = _square(relations, shown)
     order = clustered(np.abs(square))
@@ -220,8 +222,8 @@ def moment(time: float, dated: bool) -> str:
     return datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%d %H:%M")
 
 
-def _first_words(words: list[str]) -> str:
-    """The first three, and how many more there are."""
-    more = len(words) - _WORDS_OF_A_BIN
-    shown = words[:_WORDS_OF_A_BIN]
+def _first_words(words: list[str], most: int = 3) -> str:
+    """The first few, and how many more there are."""
+    more = len(words) - most
+    shown = words[:most]
     return ", ".join([*shown, f"{more} more"] if more > 0 else shown)

@@ -33,9 +33,8 @@ if TYPE_CHECKING:
     from manyone.tables.model import TableModel
 
 Texts = NDArray[np.object_]
-# Rows that are explained at a time, and training rows named beside each.
+# Rows that are explained at a time.
 _BLOCK = 2048
-_NEAREST = 3
 # A column with a smaller share of what is unusual about a row is no reason.
 _LITTLE = 0.05
 # So many usual deviations of a column are far: hardly any normal row is as far out.
@@ -383,7 +382,7 @@ def _views(model: TableModel, Z: Array, codes: Codes, is_outside: Mask) -> Texts
     return views
 
 
-def _nearest(reference: Reference, Z: Array, codes: Codes) -> Texts:
+def _nearest(reference: Reference, Z: Array, codes: Codes, most: int = 3) -> Texts:
     """Numbers of the closest training rows of each row's task, as texts."""
     texts = np.empty(len(Z), dtype=object)
     starts = np.searchsorted(reference.codes, np.arange(len(reference.metric.mean) + 1))
@@ -394,7 +393,7 @@ def _nearest(reference: Reference, Z: Array, codes: Codes) -> Texts:
         distance = cdist(
             Z[task_rows] / scale, reference.X[task_places] / scale, "cityblock"
         )
-        closest = np.argsort(distance, axis=1, kind="stable")[:, :_NEAREST]
+        closest = np.argsort(distance, axis=1, kind="stable")[:, :most]
         numbers = reference.numbers[task_places][closest]
         texts[task_rows] = [", ".join(map(str, line)) for line in numbers.tolist()]
     return texts

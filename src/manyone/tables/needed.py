@@ -16,10 +16,8 @@ if TYPE_CHECKING:
     from manyone.tables.explain import Explanation
     from manyone.tables.model import TableModel
 
-# The first step away from a value is this share of the column's range. It is doubled so
-# often, up to 2^14 ranges away. The last step is then halved twice as often.
-_FIRST = 1.0 / 32.0
-_DOUBLED = 20
+# Steps away from a value, in ranges of its column.
+_STEPS = 2.0 ** np.arange(-5, 15)
 
 
 def needed_values(
@@ -80,16 +78,21 @@ def _alarms(model: TableModel, columns: Columns, codes: Codes) -> Mask:
 
 
 def _closest_change(
-    changes: Callable[[Array], Mask], start: Array, expected: Array, unit: float
+    changes: Callable[[Array], Mask],
+    start: Array,
+    expected: Array,
+    unit: float,
+    halvings: int = 40,
 ) -> Array:
     """The closest value (n,) to a start at which something changes; NaN for none.
 
     It is looked for between the start and the expected value, and in doubling steps up
-    and down, so a closer one between two steps may be missed.
+    and down, so a closer one between two steps may be missed. The last step is then
+    halved so often.
     """
     best = np.where(changes(start), start, np.nan)
     to_expected = np.nan_to_num(expected - start)[None, :]
-    doubled = unit * _FIRST * 2.0 ** np.arange(_DOUBLED)[:, None]
+    doubled = unit * _STEPS[:, None]
     for steps in (to_expected, doubled, -doubled):
         before = start
         after = np.full(len(start), np.nan)
@@ -98,7 +101,7 @@ def _closest_change(
             after = np.where(np.isnan(after) & changes(value), value, after)
             before = np.where(np.isnan(after), value, before)
         is_found = ~np.isnan(after)
-        for _ in range(2 * _DOUBLED if is_found.any() else 0):
+        for _ in range(halvings if is_found.any() else 0):
             middle = np.where(is_found, before + 0.5 * (after - before), start)
             hit = changes(middle)
             after = np.where(is_found & hit, middle, after)
