@@ -1,4 +1,4 @@
-"""Where messages go: the option --notify, a test of it, and what was not delivered."""
+"""The option --notify: its address, a test of it, warnings of undelivered messages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from manyone.watch.outbox import Unsent
 
 
 def channel_of(address: str, said_in: str = "--notify") -> Send:
-    """Where messages go; an address that cannot be used is refused and never shown."""
+    """A way to an address. One that cannot be used is refused, and never shown."""
     try:
         return channel_to(address)
     except AddressError as error:
@@ -21,7 +21,7 @@ def channel_of(address: str, said_in: str = "--notify") -> Send:
 
 
 def send_test(send: Send | None, state: Path) -> None:
-    """Send one message, to see whether it arrives."""
+    """Send a test message."""
     if send is None:
         raise InputError("--notify-test needs --notify URL.")
     text = "This is a test of manyone watch: new incidents arrive here."
@@ -37,14 +37,14 @@ def send_test(send: Send | None, state: Path) -> None:
 
 
 def warn_of_messages(unsent: Unsent) -> None:
-    """Say on stderr what could not be delivered."""
+    """Warn of messages that could not be delivered."""
     if unsent.waiting:
         warn_user(
             f"{plural(unsent.waiting, 'message')} could not be delivered "
             f"({unsent.problem}). The next command tries again."
         )
-    if unsent.given_up:
+    if unsent.expired:
         warn_user(
-            f"{plural(unsent.given_up, 'message')} could not be delivered for a week "
+            f"{plural(unsent.expired, 'message')} could not be delivered for a week "
             "and will not be tried again. The view messages of the state has them."
         )

@@ -1,4 +1,4 @@
-"""What people said of rows: kept in a store, and learned once the rows have come."""
+"""Answers of people about rows: kept in a store, learned once the rows have come."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from manyone.watch.model import estimator_of
 from manyone.watch.monitor import Monitor
 from manyone.watch.store import MODEL_SINCE, Store, codes_by_name, now_text
 
-# Note of the last row that came before anybody had answered an alarm.
+# Name of a note: the last row before the first answer of all.
 _GUARDED_UNTIL = "guarded_until"
 
 
 class Answer(NamedTuple):
-    """What somebody said of a row: normal, fault or later."""
+    """An answer about a row: normal, fault or later."""
 
     row_id: str
     answer: str
 
 
 def add_answers(store: Store, answers: Iterable[Answer]) -> int:
-    """Keep answers that differ from what was said of their rows; how many did."""
+    """Keep answers that differ from the last one about their row; return how many."""
     new = 0
     for row_id, answer in answers:
         cursor = store.execute(
@@ -51,10 +51,10 @@ def without_rows(store: Store, answers: Sequence[Answer]) -> list[str]:
 
 
 def use_answers(store: Store, monitor: Monitor) -> int:
-    """Tell the monitor all answers whose rows have come; how many there were.
+    """Let the monitor learn answers whose rows have come; return their number.
 
-    A row that was called normal is no evidence of an incident that may go on. Rows
-    that were called faults are forgotten: thresholds are as if they had not come.
+    A row that was called normal is no longer evidence of an incident that may go on.
+    After a fault the thresholds of its task are learned anew, as if it had not come.
     """
     unused = store.execute(
         "SELECT answer.number, answer.id, answer.answer, task, judged_row.number "
@@ -63,7 +63,7 @@ def use_answers(store: Store, monitor: Monitor) -> int:
     ).fetchall()
     since = int(store.note(MODEL_SINCE) or 0)
     if unused and not monitor.state.answers.any():
-        # Until now thresholds were guarded.
+        # Up to this row thresholds were guarded, see `judge_and_learn`.
         store.set_note(_GUARDED_UNTIL, str(store.last_row))
     tasks_with_faults: set[str | None] = set()
     for number, row_id, answer, task, row in unused:
@@ -74,20 +74,20 @@ def use_answers(store: Store, monitor: Monitor) -> int:
         if row > since:
             monitor.feedback([row_id], normal=is_normal)
         else:
-            # Another model judged it, so that its score says nothing of this one.
-            word = NORMAL if is_normal else FAULT
-            monitor.state.memory.correct(row_id, float(is_normal), word)
+            # The score is of another model: this one does not learn from it.
+            kind = NORMAL if is_normal else FAULT
+            monitor.state.memory.correct(row_id, float(is_normal), kind)
         if row > since and not is_normal:
             tasks_with_faults.add(task)
     codes = codes_by_name(estimator_of(monitor.model).tasks_.tolist())
-    forgetful = [codes[task] for task in tasks_with_faults if task in codes]
-    if forgetful:
-        _forget_faults(store, monitor, np.sort(forgetful), since)
+    changed = [codes[task] for task in tasks_with_faults if task in codes]
+    if changed:
+        _forget_faults(store, monitor, np.sort(changed), since)
     return len(unused)
 
 
 def _forget_faults(store: Store, monitor: Monitor, tasks: Codes, since: int) -> None:
-    """Let some tasks learn their thresholds anew from rows after `since`."""
+    """Let tasks learn their thresholds anew, from their rows after `since`."""
     names = [str(task) for task in estimator_of(monitor.model).tasks_[tasks].tolist()]
     lines = store.execute(
         "SELECT number, task, score, answer FROM judged_row WHERE answer <> 0 "

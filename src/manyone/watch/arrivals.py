@@ -1,4 +1,4 @@
-"""When rows of each task came, and which tasks have been silent for too long."""
+"""Times at which rows of each task came, and tasks that are silent for too long."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _GAP = np.dtype("<f4")
 
 
 class Silent(NamedTuple):
-    """A task that sends no rows any more.
+    """A task of which no rows come any more.
 
     Attributes
     ----------
@@ -25,11 +25,11 @@ class Silent(NamedTuple):
     latest : str
         Time of its last row, as the table had it.
     gap : float
-        Since then, up to the latest row of all tasks.
+        Time from then to the latest row of all tasks.
     p_value : float
         Of the gap, see `manyone.alerts.silence`.
     new : bool
-        Whether it was not silent when it was last looked at.
+        Whether the last command did not find it silent.
     """
 
     task: str
@@ -81,7 +81,7 @@ class Arrivals:
             [json.dumps(list(gaps))],
         )
         before_them = {name: self._as_gaps(stored) for name, stored in lines}
-        # Who has sent rows is not silent.
+        # A task with new rows is not silent.
         self._store.execute_many(
             "UPDATE task SET gaps = ?, silent = NULL WHERE name = ?",
             [
@@ -106,10 +106,10 @@ class Arrivals:
         return max(self._latest.values(), default=np.nan)
 
     def silent(self, level: float) -> list[Silent]:
-        """Tasks whose gap is longer than all but a share of gaps, the clearest first.
+        """Tasks whose present gap has a p-value of at most a level, smallest first.
 
-        Now is the time of the latest row of all tasks: who reads old tables is not told
-        that everything is silent.
+        The present is the time of the latest row of all tasks. So in an old table not
+        every task is silent.
         """
         tasks = self._store.query(
             "SELECT name, coalesce(latest, '') AS latest, latest_moment, gaps, silent "

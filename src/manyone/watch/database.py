@@ -9,13 +9,13 @@ from pathlib import Path
 
 from manyone.watch.schema import APPLICATION, FORMAT, TABLES, VIEWS
 
-#: How every SQLite file begins.
+#: First bytes of every SQLite file.
 SQLITE = b"SQLite format 3\0"
-# How states begin that an older manyone, or Monitor.save_state, wrote.
+# First bytes of states that an older manyone, or Monitor.save_state, wrote.
 _STATES = (b"manyone monitor state", b"manyone archive ")
 _BUSY = "is being written by another process. Try again when that is done."
 _CLOSED = "cannot be opened. Check its permissions and those of its folder."
-# What SQLite says, and what a user can do about it.
+# Names of errors of SQLite, and sentences for users after the name of the file.
 _REMEDIES = {
     "SQLITE_BUSY": _BUSY,
     "SQLITE_LOCKED": _BUSY,
@@ -50,7 +50,7 @@ def make_file(path: Path) -> bool:
 
 
 def has_tables(connection: sqlite3.Connection, path: Path) -> bool:
-    """Whether there are tables of ours; other tables are refused."""
+    """Whether the tables of a store are there; other tables are refused."""
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (number,) = connection.execute("PRAGMA user_version").fetchone()
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
@@ -67,9 +67,9 @@ def has_tables(connection: sqlite3.Connection, path: Path) -> bool:
 
 
 def make_tables(connection: sqlite3.Connection) -> None:
-    """Make our tables and views, inside the transaction that there is."""
+    """Make the tables and views of a store, inside the present transaction."""
     statement = ""
-    # One by one: `executescript` would commit before them.
+    # One by one, as `executescript` would commit first.
     for line in (TABLES + VIEWS).splitlines(keepends=True):
         statement += line
         if sqlite3.complete_statement(statement):
@@ -81,7 +81,7 @@ def make_tables(connection: sqlite3.Connection) -> None:
 
 @contextmanager
 def with_remedies(path: Path) -> Iterator[None]:
-    """Say what to do where SQLite fails."""
+    """Turn errors of SQLite into sentences that say what to do."""
     try:
         yield
     except sqlite3.Error as error:
@@ -97,7 +97,7 @@ def with_remedies(path: Path) -> Iterator[None]:
 
 @contextmanager
 def sound(path: Path) -> Iterator[None]:
-    """Say that a store is damaged where its values are not what they should be."""
+    """Say that a store is damaged if its values are of a wrong type or range."""
     try:
         yield
     except (TypeError, ValueError, OverflowError) as error:

@@ -1,23 +1,23 @@
 r"""Evidence that rows have changed: conformal test martingales, one for each task.
 
 Let :math:`p_n` be the smoothed rank of the n-th score among those before it. As long as
-rows are exchangeable the ranks are independent and uniform on (0, 1), so the wealth of
-anyone who bets on them at fair odds,
+rows are exchangeable the ranks are independent and uniform on (0, 1). So the wealth of
+a player who bets on them at fair odds,
 
 .. math:: M_n = M_{n-1} \sum_k \pi_{n,k} f_k(p_n), \qquad \int_0^1 f_k = 1,
 
 is a martingale, and by Ville's inequality it *ever* exceeds :math:`1/\delta` with
-probability at most :math:`\delta`. Bets :math:`f_k` lean towards low ranks (rows less
-normal than before), some towards high ones; shares :math:`\pi` follow what has paid,
-with a little moved back to all at every step, so that a change after a long quiet time
-is still met.
+probability at most :math:`\delta`. Two bets :math:`f_k` pay for low ranks (rows less
+normal than before), one for high ranks, and one keeps the money. Their shares
+:math:`\pi` grow with what they have paid. At every step a little is moved back to all
+bets, so that the player also notices a change after a long quiet time.
 
-Where rows resemble the one before, low ranks come in runs although nothing changes, and
-whoever bets on them gets rich. So a row counts for :math:`c_n = (1 - r)/(1 + r)` of
-one: :math:`f_k` is replaced by :math:`f_k^{c_n}`. Here r is about the correlation of
-neighbouring ranks so far, and before them that of left-out scores in time. As
-:math:`c_n \le 1` is known before the rank is, no bet is better than fair (Jensen), and
-Ville's inequality stands. Where rows are independent, r soon is about 0.
+Where rows resemble the row before, low ranks come in runs although nothing changes, and
+the wealth would grow. So a row counts for :math:`c_n = (1 - r)/(1 + r)` of a row:
+:math:`f_k` is replaced by :math:`f_k^{c_n}`. Here r is about the correlation of
+neighbouring ranks so far, and at first that of left-out scores in time. As
+:math:`c_n \le 1` is fixed before the rank comes, no bet is better than fair (Jensen),
+and Ville's inequality holds. Where rows are independent, r soon is about 0.
 """
 
 from __future__ import annotations
@@ -27,18 +27,19 @@ import numpy as np
 from manyone._types import Array, Codes, Labels
 from manyone.data.hashing import STEP, mixed
 
-# Cash; low ranks, mildly and strongly; high ranks, mildly.
+# First shares of the bets: none, on low ranks mildly and strongly, on high ranks.
 _PRIOR = np.array([0.4, 0.2, 0.3, 0.1])
-# Share of the wealth that is spread over all bets again at every step.
+# Share of the wealth that is spread over all bets by `_PRIOR` at every step.
 _MOVED = 0.005
 # Ranks below this are low.
 _LOW = 1.0 / 3.0
-# No row counts for less. After a change all ranks are low, and that must not be taken
-# for mere likeness of neighbours.
+# A row counts for at least this. After a change all ranks are low, which must not be
+# taken for mere likeness of neighbours.
 _LEAST = 0.1
-# Pairs of neighbours that what training rows were like counts for.
+# Pairs of neighbours that the correlation of training rows counts for.
 _FIRST_PAIRS = 20.0
-#: Most scores that ranks are taken among. Then a new history begins; the wealth stays.
+#: Most scores that ranks are taken among. A new history begins then, and the wealth
+#: stays.
 LONGEST = 1000
 BETS = len(_PRIOR)
 
@@ -59,10 +60,10 @@ def fresh_shares() -> Array:
 
 
 def uniforms(codes: Codes, counts: Codes) -> Array:
-    """Uniform numbers in (0, 1), shape (k,): the same for the same task and count.
+    """Uniform numbers in (0, 1), shape (k,), which depend on task and count only.
 
-    They are drawn by hashing (splitmix64) and not from a stream. So it does not matter
-    how rows are batched, in which order tasks come, or where a run was resumed.
+    They are hashes (splitmix64), not draws of a generator. So it does not matter how
+    rows are batched, in which order tasks come, or where a run was resumed.
     """
     x = mixed(codes.astype(np.uint64) + np.uint64(STEP))
     x = mixed((x ^ counts.astype(np.uint64)) + np.uint64(STEP))
@@ -97,10 +98,10 @@ def marks(p: Array) -> Array:
 
 
 def first_neighbours(counted: Array) -> Array:
-    """Sums of products of neighbouring marks, and their numbers, (T, 2), at first.
+    """First sums of products of neighbouring marks, and numbers of pairs, (T, 2).
 
-    They are such that the first row of a task counts for as much as its training rows
-    do, `counted` (T,).
+    With them the first row of a task counts for `counted` (T,), as its training rows
+    do.
     """
     count = np.clip(counted, _LEAST, 1.0)
     product = np.arcsin((1.0 - count) / (1.0 + count)) / (0.5 * np.pi)
@@ -109,7 +110,7 @@ def first_neighbours(counted: Array) -> Array:
 
 
 def weights_of_rows(neighbours: Array) -> Array:
-    """Weight of the next row of each task (k,), from products of marks (k, 2)."""
+    """What the next row of each task counts for (k,), from sums and numbers (k, 2)."""
     r = np.sin(0.5 * np.pi * np.clip(neighbours[:, 0] / neighbours[:, 1], 0.0, 1.0))
     weight: Array = np.maximum((1.0 - r) / (1.0 + r), _LEAST)
     return weight
@@ -118,7 +119,7 @@ def weights_of_rows(neighbours: Array) -> Array:
 def bet(
     log_wealth: Array, shares: Array, p: Array, count: Array
 ) -> tuple[Array, Array]:
-    """Wealth and its shares after one more rank.
+    """Return the wealth and its shares after one more rank.
 
     Parameters
     ----------
@@ -139,7 +140,7 @@ def bet(
 
 
 def log_mean_wealth(log_wealth: Array) -> float:
-    """Log of the mean wealth over tasks: again a martingale, that of the fleet."""
+    """Log of the mean wealth over tasks, which is a martingale of the fleet."""
     most = float(log_wealth.max())
     if most == -np.inf:
         return most

@@ -1,8 +1,8 @@
 """Incidents of a stream: found batch by batch, and kept in the store.
 
 Alarms of a task that follow each other closely are a stretch
-(`manyone.watch.stretches`). The store knows with which alarm of a task one began that
-may go on. An incident has the id of its first alarm, which stays whatever joins it.
+(`manyone.watch.stretches`). For a stretch that may go on, the store has the number of
+its first alarm. An incident keeps the id of its first alarm when further alarms join.
 """
 
 from __future__ import annotations
@@ -51,11 +51,10 @@ class IncidentFinder:
         self._calm = longest_calm(self._rate)
 
     def columns(self, state: MonitorState, scored: Rows) -> dict[str, Sequence[object]]:
-        """What the store has to know of rows that a monitor has just judged.
+        """Columns of the store for rows that a monitor has just judged.
 
-        A row that lies no farther out than one that a person has called normal is as
-        likely as the monitor says: left-out rows of the training do not know what was
-        normal since.
+        Where a person has called a row normal that lies as far out, the p-value of the
+        monitor counts: the training rows do not contain what is normal since then.
         """
         codes = np.where(scored.task < 0, len(self._codes), scored.task)
         below = self._tasks.threshold[codes] - scored.score
@@ -90,7 +89,7 @@ class IncidentFinder:
         for name, of_task in groupby(lines, key=itemgetter(0)):
             with sound(self._store.path):
                 rows = np.array([line[1:] for line in of_task], dtype=STREAM_ROW)
-            # So far it was the number of rows of the task by now.
+            # Until here the column held the number of rows of the task so far.
             rows["place"] += np.arange(-len(rows), 0)
             joined += self._follow(name, rows, numbers.start, first_rows)
         incidents = find_in_stretches(self._tasks, joined, self._rate)
@@ -99,11 +98,14 @@ class IncidentFinder:
     def _follow(
         self, name: str, rows: StreamRows, first: int, first_rows: Sequence[int]
     ) -> list[Stretch]:
-        """Stretches of a task that rows from a number on join. The last may go on."""
+        """Stretches of a task that have an alarm from row `first` on.
+
+        The store keeps the beginning of the last one, if it may go on.
+        """
         alarms = np.flatnonzero(rows["alarm"])
         goes_on = False
         joined = []
-        if len(alarms):  # else all that there were have been called normal
+        if len(alarms):  # none, if people have called all of them normal
             starts = starts_of(rows["place"][alarms], self._calm)
             for start, end in pairwise([*starts, len(alarms)]):
                 last = rows["number"][alarms[end - 1]]
@@ -127,9 +129,9 @@ class IncidentFinder:
     def _keep_incidents(
         self, stretches: Sequence[Stretch], incidents: Sequence[Incident]
     ) -> None:
-        """Keep the incidents of some stretches instead of those that they had.
+        """Replace the stored incidents of stretches.
 
-        What stood out once stands out: more alarms explain away none before them.
+        An incident that stood out once still does: further alarms cannot explain it.
         """
         store = self._store
         stretch_numbers = [stretch.number for stretch in stretches]
@@ -183,16 +185,16 @@ class IncidentFinder:
 
 
 def incidents_of(store: Store, *, since: int = 0, most: int = -1) -> list[Line]:
-    """Incidents as dashboards see them, the least likely by chance first.
+    """Incidents as in the view ``incidents``, the least likely by chance first.
 
     Parameters
     ----------
     store : Store
     since : int
-        Number of a row: only incidents of stretches that an alarm after it has joined.
-        Such an alarm may also change how those before it are grouped.
+        Number of a row: only incidents of stretches with an alarm after it. Such an
+        alarm may also regroup those before it.
     most : int
-        -1: all.
+        Number of incidents; -1: all.
     """
     joined = (
         "WHERE id IN (SELECT id FROM incident WHERE stretch IN (SELECT stretch "
@@ -209,7 +211,7 @@ def incidents_of(store: Store, *, since: int = 0, most: int = -1) -> list[Line]:
 
 
 def outstanding(incidents: Iterable[Line]) -> list[Line]:
-    """Those that stand out, and that nobody has answered."""
+    """Incidents that stand out and that nobody has answered."""
     return [line for line in incidents if line["stands_out"] and not line["answer"]]
 
 

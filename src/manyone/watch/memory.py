@@ -1,4 +1,4 @@
-"""Rows that a monitor has judged, by id: what it said, and what a person answered."""
+"""Rows that a monitor has judged, by id, with its answers and those of people."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from manyone._types import Array, Labels, Mask
 
 #: Rows that are remembered where there is no store.
 REMEMBERED = 100_000
-#: What a person said of a row.
+#: Answers of a person about a row.
 UNANSWERED = -1
 FAULT = 0
 NORMAL = 1
-#: What is known of a row.
+#: A judged row.
 ROW = np.dtype(
     [
         ("task", np.int32),  # -1: never seen
@@ -26,7 +26,7 @@ ROW = np.dtype(
         ("p_value", np.float64),
         ("alarm", bool),
         ("drift", bool),
-        ("weight", np.float32),  # with which the row has been taken as normal
+        ("weight", np.float32),  # probability that it is normal, as thresholds took it
         ("answer", np.int8),  # UNANSWERED, FAULT or NORMAL
     ]
 )
@@ -35,11 +35,11 @@ RememberedRows = Labels  # structured, of dtype ROW
 
 
 class RowMemory(Protocol):
-    """What a monitor asks of the place where rows are remembered."""
+    """Where a monitor remembers rows: in memory, or in the store of a command."""
 
     @property
     def count(self) -> int:
-        """Rows ever remembered, repetitions not counted."""
+        """Number of different rows that were ever remembered."""
 
     def find(self, ids: Sequence[Id]) -> tuple[Mask, RememberedRows]:
         """Which ids are remembered (n,), and their rows (n,); zeros for the others."""
@@ -48,13 +48,13 @@ class RowMemory(Protocol):
         """Remember rows whose ids are not remembered yet."""
 
     def correct(self, row_id: Id, weight: float, answer: int) -> None:
-        """Change what is known of a row that is remembered."""
+        """Change weight and answer of a row that is remembered."""
 
 
 def find_rows(
     ids: Sequence[Id], rows_by_id: Mapping[Id, tuple[Any, ...]]
 ) -> tuple[Mask, RememberedRows]:
-    """Which ids are known (n,), and their rows (n,); zeros for the others."""
+    """Which ids are in a dictionary (n,), and their rows (n,), zeros for others."""
     remembered = np.array([row_id in rows_by_id for row_id in ids], dtype=bool)
     rows = np.zeros(len(ids), dtype=ROW)
     for row in np.flatnonzero(remembered).tolist():
@@ -68,9 +68,9 @@ class Memory:
     Attributes
     ----------
     count : int
-        Rows ever remembered.
+        Number of different rows that were ever remembered.
     rows : dict of id to tuple
-        Those that are remembered, the oldest first, with the values of `ROW`.
+        The last of them, oldest first, with the values of `ROW`.
     """
 
     def __init__(self) -> None:
@@ -90,14 +90,14 @@ class Memory:
             del self.rows[row_id]
 
     def correct(self, row_id: Id, weight: float, answer: int) -> None:
-        """Change what is known of a row that is remembered."""
+        """Change weight and answer of a row that is remembered."""
         *judged, _, _ = self.rows[row_id]
         self.rows[row_id] = (*judged, weight, answer)
 
 
 @dataclass(frozen=True, eq=False)
 class SavedRows:
-    """A memory as files have it: how many rows, their ids, and the fields of `ROW`."""
+    """A memory as files hold it: how many rows, their ids, and the fields of `ROW`."""
 
     count: int
     ids: list[Id]
@@ -111,7 +111,7 @@ class SavedRows:
 
     @classmethod
     def of(cls, memory: Memory) -> SavedRows:
-        """Of a memory."""
+        """The rows of a memory."""
         rows = np.array(list(memory.rows.values()), dtype=ROW)
         columns = {name: np.ascontiguousarray(rows[name]) for name in ROW.names or ()}
         return cls(memory.count, list(memory.rows), **columns)

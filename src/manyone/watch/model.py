@@ -20,16 +20,15 @@ WatchedModel = TableModel | TaskPipeline | OneClassEstimator
 
 
 def resolved(scores: Array) -> Array:
-    """Scores to eleven digits: later ones depend on the size of blocks."""
+    """Scores rounded to eleven digits: further digits depend on the size of blocks."""
     mantissa, exponent = np.frexp(scores)
     return np.ldexp(np.rint(mantissa * 2.0**36) / 2.0**36, exponent)
 
 
 def answer_rows(model: WatchedModel, X: object, task: object) -> Answers:
-    """What the model alone says of rows of an array, or of a table that was read.
+    """Answers of the model alone to rows of an array, or of a table that was read.
 
-    P-values and alarms of an array are left to the monitor, which has them for all of
-    its rows.
+    For an array these are the scores only: the monitor gives p-values and alarms.
     """
     if isinstance(model, TableModel):
         assert isinstance(X, TableRows)
@@ -56,7 +55,7 @@ def answer_rows(model: WatchedModel, X: object, task: object) -> Answers:
 
 
 def estimator_of(model: WatchedModel) -> OneClassEstimator:
-    """The fitted estimator itself, also inside a pipeline or a model of tables."""
+    """The fitted estimator, which may be inside a pipeline or a model of tables."""
     estimator = model
     if isinstance(model, TableModel | TaskPipeline):
         check_is_fitted(model)

@@ -39,13 +39,13 @@ from manyone.watch.steps import (
 )
 from manyone.watch.thresholds import anchors_of
 
-# Share of the answers so far that is kept when another comes.
+# Share by which earlier answers still count when another comes.
 _FORGET = 0.98
 
 
 @dataclass(frozen=True, eq=False)
 class Watched:
-    """What a monitor says about rows, in their order.
+    """Answers of a monitor to rows, in the order of the rows.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class Watched:
         Whether the row's task has been flagged, at this row or before.
     score : ndarray of shape (n,)
     weight : ndarray of shape (n,)
-        With which thresholds took the row as normal.
+        Probability that the row is normal, as thresholds have taken it.
     evidence : ndarray of shape (n,)
         Natural logarithm of the evidence that the row's task drifts; the flag is raised
         where it reaches ``-log(drift_level)``. NaN for rows that did not count.
@@ -65,9 +65,9 @@ class Watched:
         Number of the row's task among those of the model, -1 for a task never seen,
         whose rows are answered by the model alone.
     new : ndarray of bool of shape (n,)
-        False for rows whose id came before, which are answered as they were.
+        False for rows whose id came before. They get the same answer again.
     by_model : Answers
-        What the model alone says; of arrays the scores only.
+        Answers of the model alone; for arrays its scores only.
     """
 
     id: Labels
@@ -82,7 +82,7 @@ class Watched:
     by_model: Answers
 
     def answers(self) -> Answers:
-        """What the monitor says of rows that are new, in the words of a model."""
+        """Answers to the new rows, as a model gives them."""
         new = np.flatnonzero(self.new)
         by_model = self.by_model.take(new)
         return replace(by_model, p_value=self.p_value[new], alarm=self.alarm[new])
@@ -91,9 +91,9 @@ class Watched:
 class Monitor:
     """Watches rows of a fitted model in the order of time.
 
-    A flag says that rows have changed. Thresholds follow the rows: with answers about
-    alarms the promised rate is held while things drift, without answers it is not.
-    :doc:`/time` says what is promised and what is not.
+    A drift flag says that rows have changed. Thresholds follow the rows. If people
+    answer alarms, the promised rate holds while rows drift; without answers it does
+    not. :doc:`/time` says what is promised.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ class Monitor:
     state : MonitorState
         What it has learned.
     anchors : Anchors
-        What it starts from, and the bounds of thresholds that follow from the model.
+        First scores and bounds of thresholds, which follow from the model.
 
     Examples
     --------
@@ -171,9 +171,9 @@ class Monitor:
         time : array-like of shape (n,) or str or None
             Only used to say when a drift began and was flagged.
         id : array-like of shape (n,) or str or None
-            Integers or texts. If an id of the last 100,000 rows comes again, it gets
-            the same answer and counts once. None: rows are numbered from 0. This, as
-            `time`, may be the name of a column of `X`.
+            Integers or texts. A row with an id of the last 100,000 rows gets the same
+            answer again and does not count. None: rows are numbered from 0. As `time`,
+            it may be the name of a column of `X`.
 
         Returns
         -------
@@ -186,13 +186,13 @@ class Monitor:
         return self.judge(answer_rows(self.model, X, task), time, id)
 
     def read(self, table: Table, id: object = None) -> TableRows:
-        """Rows of a table with their past, which become the past of others.
+        """Rows of a table with columns of their past; they join the past of later rows.
 
         Parameters
         ----------
         table : data frame
         id : array-like of shape (n,) or None
-            As in `update`: rows that came before move nothing.
+            As in `update`: rows that came before do not change the past.
         """
         assert isinstance(self.model, TableModel)
         past = self.state.past
@@ -202,7 +202,7 @@ class Monitor:
         return self.model.read(table, past, moves=is_new, in_order=False)[0]
 
     def _is_new(self, n_rows: int, id: object) -> Mask:
-        """Which rows (n,) did not come before, and are the first with their id."""
+        """Which rows (n,) are the first with their id, in this table and before."""
         ids = plain_ids(id, n_rows, self.state.memory.count)
         is_new = ~self.state.memory.find(ids)[0]
         is_new &= _first_places(ids) == np.arange(len(ids))
@@ -242,7 +242,7 @@ class Monitor:
         new: Codes,
         rows: RememberedRows,
     ) -> Array:
-        """Judge new rows, and learn from them; returns the evidence (n,)."""
+        """Judge new rows and learn from them; return the evidence of drift (n,)."""
         evidence = np.full(len(rows), np.nan)
         rows["task"][new] = by_model.codes[new]
         rows["score"][new] = by_model.score[new]
@@ -261,19 +261,19 @@ class Monitor:
     # -------------------------------------------------------------------------- answers
 
     def feedback(self, ids: object, *, normal: object = True) -> int:
-        """Tell whether rows were normal: all, some, or alarms only; now or later.
+        """Take answers of a person about rows: whether they were normal.
 
         Parameters
         ----------
         ids : array-like of shape (m,)
-            Of rows among the last 100,000.
+            Of rows among the last 100,000, with an alarm or without.
         normal : bool or array-like of bool of shape (m,)
 
         Returns
         -------
         int
-            Answers that were used: the others were known already, or their rows are
-            forgotten.
+            Number of answers that were used. The others were given before, or their
+            rows are forgotten.
         """
         row_ids = plain_ids(ids, None, 0)
         answers = _as_answers(normal, len(row_ids))
@@ -297,7 +297,7 @@ class Monitor:
         return used
 
     def _learn_answer(self, row: RememberedRows, is_normal: bool) -> None:
-        """Change the state by an answer about one row, shape (1,)."""
+        """Learn from an answer about one row, shape (1,)."""
         state = self.state
         code = int(row["task"][0])
         if row["alarm"][0]:
@@ -306,7 +306,7 @@ class Monitor:
         self._move_thresholds(row, is_normal)
 
     def _move_thresholds(self, row: RememberedRows, is_normal: bool) -> None:
-        """Change what thresholds have learned from one row, shape (1,)."""
+        """Correct what thresholds have learned from one row, shape (1,)."""
         state = self.state
         t: Codes = row["task"].astype(np.intp)
         code = int(t[0])
@@ -323,16 +323,16 @@ class Monitor:
             push(state, t, row["score"], confirmed=True)
 
     def relearn(self, tasks: Codes, rows: RememberedRows, guarded: Mask) -> None:
-        """Set the thresholds of some tasks as if only these rows had come.
+        """Learn the thresholds of tasks anew, as if only these rows had come.
 
         Parameters
         ----------
         tasks : ndarray of shape (k,)
             Numbers of the tasks.
         rows : ndarray of shape (n,)
-            All their rows that count, in their order, with what was answered.
+            The rows of these tasks that count, in their order, with their answers.
         guarded : ndarray of bool of shape (n,)
-            Which of them came before anybody had answered anything.
+            Which of them came before the first answer of all.
         """
         forget_thresholds(self.state, self.anchors, tasks)
         rows = rows.copy()
@@ -378,11 +378,11 @@ class Monitor:
         return thresholds_of(self.state, self.anchors)[1]
 
     def drifting(self, drift_fdr: float = 0.1) -> Labels:
-        """Tasks that drift, few of which are quiet, however many tasks there are.
+        """Tasks that drift, with a bound on the share of false ones among them.
 
-        Evidence of 1/p comes by chance with a probability of at most p (Ville), so
-        these are p-values. Tasks are selected as by Benjamini & Hochberg (1995). The
-        list only grows until `reset`.
+        In a task that does not drift, evidence reaches 1/p with a probability of at
+        most p (Ville). These p-values are selected as by Benjamini & Hochberg (1995).
+        The list only grows until `reset`.
 
         Parameters
         ----------
@@ -410,7 +410,7 @@ class Monitor:
 
     @classmethod
     def load_state(cls, path: str | Path, model: WatchedModel | AutoOneClass) -> Self:
-        """A monitor that resumes from a saved state.
+        """Make a monitor that resumes from a saved state.
 
         Parameters
         ----------
@@ -426,7 +426,7 @@ class Monitor:
 
 
 def plain_ids(ids: object, n: int | None, start: int) -> list[Id]:
-    """Ids as integers and texts; None: `n` numbers from `start` on."""
+    """Return ids as a list of integers and texts; None: `n` numbers from `start`."""
     if ids is None:
         assert n is not None
         return list(range(start, start + n))
@@ -463,7 +463,7 @@ def _first_places(ids: list[Id]) -> Codes:
 
 
 def _rounds(codes: Codes, rows: Codes) -> Iterator[Codes]:
-    """The rows in rounds: the first row of every task, then the second, and so on."""
+    """Yield rows in rounds: the first row of every task, then the second, and so on."""
     if not len(rows):
         return
     order = np.argsort(codes[rows], kind="stable")

@@ -1,7 +1,7 @@
-"""Alarms that nobody wants to hear of: muted entities, times of maintenance.
+"""Muted entities and times of maintenance, whose alarms nobody wants to hear of.
 
 A muted row is scored, stored and marked. It counts for no incident, no exit code and no
-message, and is evidence of nothing.
+message.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from manyone.watch.store import Store
 
 
 class Mute(NamedTuple):
-    """Something that is muted.
+    """A task, or all of them, and a time in which their rows are muted.
 
     Attributes
     ----------
@@ -37,13 +37,13 @@ class Mute(NamedTuple):
 
 
 def set_mutes(store: Store, mutes: Iterable[Mute]) -> None:
-    """Mute this, and nothing else."""
+    """Replace the mutes of a store."""
     store.execute("DELETE FROM mute")
     store.execute_many("INSERT INTO mute VALUES (?, ?, ?, ?)", mutes)
 
 
 class Mutes:
-    """All that is muted in a store. Rows without a time are judged as of now."""
+    """The mutes of a store. A row without a time counts as a row of now."""
 
     def __init__(self, store: Store) -> None:
         self._now = datetime.now(UTC).timestamp()
@@ -54,7 +54,7 @@ class Mutes:
                 self._by_task.setdefault(mute.task, []).append(mute)
 
     def why(self, task: str | None, moment: float) -> str | None:
-        """Why a row of a task at a time is muted; None: it is not."""
+        """Why a row of a task is muted at a time, None if it is not muted."""
         if np.isnan(moment):
             moment = self._now
         for name in (task, None):
@@ -64,7 +64,7 @@ class Mutes:
         return None
 
     def of_rows(self, tasks: Sequence[str | None], moments: Array) -> list[str | None]:
-        """Why each of some rows is muted."""
+        """Why each row is muted, None if it is not muted."""
         if not self._by_task:
             return [None] * len(tasks)
         pairs = zip(tasks, moments.tolist(), strict=True)

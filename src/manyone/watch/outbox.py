@@ -1,8 +1,8 @@
-"""Messages that wait in a store until somebody has got them.
+"""Messages that wait in a store until they are delivered.
 
 A message is written in the transaction that finds its incident. It is sent when all
-rows have been judged, and then noted as sent. So a kill loses none. One that falls
-between sending and noting lets a message be sent again, under the same id.
+rows have been judged, and then noted as sent. So a kill loses no message. After a kill
+between sending and noting, a message is sent again under the same id.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ from manyone.messages import label_text, plural
 from manyone.watch.database import sound
 from manyone.watch.store import Line, Store, as_text, now_text
 
-#: After so long nobody is told any more.
+#: A message that waits for longer is not sent any more.
 GIVE_UP = timedelta(days=7)
-#: Something that people should hear of once, as JSON has it. Its ``id`` is the same
-#: whenever it is found again. Messages about one ``task`` keep a distance in time.
+#: Content of a message, as JSON has it. Its ``id`` is the same whenever it is found
+#: again, so it is sent once. Messages about one ``task`` keep a distance in time.
 Notice = dict[str, object]
 
 
 class Unsent(NamedTuple):
-    """Messages that wait, and those that were given up; the problem of the last try."""
+    """Numbers of messages that wait and that expired; the problem of the last try."""
 
     waiting: int
-    given_up: int
+    expired: int
     problem: str
 
 
 def write_messages(
     store: Store, notices: Iterable[Notice], cool_down: timedelta
 ) -> None:
-    """Make a message of every notice of a transaction that is new.
+    """Write a message for every new notice.
 
-    Where the last message about a task is younger than the cool-down, further ones
-    wait until it is not. Those of one transaction are sent together.
+    If the last message about a task is younger than the cool-down, the next ones wait
+    until it is not. Messages of one transaction are sent together.
     """
     now = datetime.now(UTC)
     due: dict[object, str] = {}
@@ -66,7 +66,7 @@ def _due(store: Store, task: object, now: datetime, cool_down: timedelta) -> dat
 
 
 def deliver(store: Store, send: Send, seconds: float = PATIENCE) -> None:
-    """Send what waits, as long as there is patience; each outcome is committed."""
+    """Send waiting messages for at most so many seconds, and commit each outcome."""
     _withdraw(store)
     store.commit()
     for number, problem in send_all(send, _waiting(store), seconds):
@@ -79,9 +79,9 @@ def deliver(store: Store, send: Send, seconds: float = PATIENCE) -> None:
 
 
 def _withdraw(store: Store) -> None:
-    """Take back messages that wait for their time and have become needless.
+    """Delete messages that wait for their time and are not needed any more.
 
-    Somebody has answered the incident, or its alarms have joined another one.
+    Somebody has answered their incident, or its alarms have joined another one.
     """
     store.execute(
         "DELETE FROM message WHERE tries = 0 AND due > ? AND "
@@ -93,7 +93,7 @@ def _withdraw(store: Store) -> None:
 
 
 def _waiting(store: Store) -> list[Message]:
-    """Messages that are to be sent now, the oldest first."""
+    """Messages that are due, the oldest first."""
     cursor = store.execute(
         "SELECT number, content FROM message WHERE sent IS NULL "
         "AND due <= ? AND made >= ? ORDER BY number",
@@ -104,10 +104,10 @@ def _waiting(store: Store) -> list[Message]:
 
 
 def unsent_messages(store: Store) -> Unsent:
-    """What has been tried and not been delivered."""
+    """Messages that were tried and not delivered."""
     oldest = as_text(datetime.now(UTC) - GIVE_UP)
     tried = "FROM message WHERE sent IS NULL AND tries > 0"
-    waiting, given_up = store.execute(
+    waiting, expired = store.execute(
         f"SELECT count(*) FILTER (WHERE made >= :oldest), "
         f"count(*) FILTER (WHERE made < :oldest) {tried}",
         {"oldest": oldest},
@@ -115,11 +115,11 @@ def unsent_messages(store: Store) -> Unsent:
     last = store.execute(
         f"SELECT problem {tried} ORDER BY number DESC LIMIT 1"
     ).fetchone()
-    return Unsent(waiting, given_up, "" if last is None else str(last[0]))
+    return Unsent(waiting, expired, "" if last is None else str(last[0]))
 
 
 def incident_notice(incident: Line) -> Notice:
-    """What to tell of an incident, a line of the view ``incidents``."""
+    """Content of a message about an incident, a line of the view ``incidents``."""
     fields = ("column", "alarms", "rows", "begin", "end", "by_chance", "worst_row")
     task = label_text(incident["task"])
     alarms = plural(incident["alarms"], "alarm")
@@ -137,13 +137,13 @@ def incident_notice(incident: Line) -> Notice:
 
 
 def drift_notice(task: str, since: str, rows: int) -> Notice:
-    """What to tell of a task that drifts, found when the store had so many rows."""
+    """Content of a message about a task that drifts, by the rows of the store then."""
     text = f"{task}: its rows have changed since {since}"
     return _task_notice("drift", task, since, text, str(rows))
 
 
 def silent_notice(task: str, latest: str) -> Notice:
-    """What to tell of a task whose last row came too long ago."""
+    """Content of a message about a task whose last row came too long ago."""
     text = f"{task}: no row since {latest}, longer than its usual gaps"
     return _task_notice("silent", task, latest, text, latest)
 

@@ -34,12 +34,12 @@ _COLUMNS = (
 def report_of_store(
     path: Path, model: TableModel, model_name: str, source: Path | None = None
 ) -> FleetReport:
-    """The values of a page, all of them out of a store.
+    """Values of a page, all from a store.
 
     Parameters
     ----------
     path : Path
-        Of the store. It may be written meanwhile.
+        Of the store. Another process may write to it meanwhile.
     model : TableModel
     model_name : str
     source : Path or None
@@ -56,8 +56,10 @@ def report_of_store(
         store.monitor(model)  # refuses another model
         rows = _latest_rows(store, source)
         if len(rows) == 0:
-            what = "no rows" if source is None else f"no rows of {source}"
-            raise StoreError(f"{path} has {what}: run manyone watch on them first.")
+            of_source = "" if source is None else f" of {source}"
+            raise StoreError(
+                f"{path} has no rows{of_source}: run manyone watch on them first."
+            )
         with sound(path):
             findings = _findings(store, model, rows)
             drift = _drift(store)
@@ -72,7 +74,7 @@ def report_of_store(
 
 
 def _latest_rows(store: Store, source: Path | None) -> list[Line]:
-    """The last rows of a store, or those of a file, in their order."""
+    """The last rows of a store, or of a file, in their order."""
     of_file = "WHERE file IN (SELECT number FROM file WHERE path = :path)"
     rows = store.query(
         f"SELECT {_COLUMNS} FROM judged_row {of_file if source else ''} "
@@ -84,7 +86,7 @@ def _latest_rows(store: Store, source: Path | None) -> list[Line]:
 
 
 def _findings(store: Store, model: TableModel, stored: Sequence[Line]) -> Findings:
-    """What the rows of a store show, with the incidents of the store."""
+    """Rows and incidents of a store, as a page takes them."""
     model_codes = codes_by_name(model.tasks_.tolist())
     names = [row["task"] or "" for row in stored]
     unknown = sorted({*names} - {*model_codes})
@@ -107,7 +109,7 @@ def _findings(store: Store, model: TableModel, stored: Sequence[Line]) -> Findin
 
 
 def _as_rows(stored: Sequence[Line], task: Codes) -> Rows:
-    """Rows of a store, with the numbers of their tasks, as a table has them."""
+    """Rows of a store in the form of scored rows of a table."""
     score = _values(stored, "score")
     moment = _values(stored, "moment")
     has_times = not np.isnan(moment).any()
@@ -116,7 +118,7 @@ def _as_rows(stored: Sequence[Line], task: Codes) -> Rows:
         task=task,
         score=score,
         p_value=_values(stored, "p_value"),
-        # Incidents are known already, and need neither.
+        # Only finding incidents would need these, and the store has found them.
         rank_p=np.ones(len(stored)),
         depth_p=np.ones(len(stored)),
         alarm=np.array([row["alarm"] and row["muted"] is None for row in stored], bool),
@@ -131,7 +133,7 @@ def _as_rows(stored: Sequence[Line], task: Codes) -> Rows:
 
 
 def _note(row: Line) -> str:
-    """A remark beside a row that raised an alarm."""
+    """The remark beside a row that raised an alarm."""
     if row["muted"] is not None:
         return f"muted: {row['muted']}"
     return f"incident {row['incident']}" if row["incident"] is not None else ""
@@ -158,7 +160,7 @@ def _incident(line: Line, places: Codes, tasks: Tasks, rows: Rows) -> Incident:
 
 
 def _drift(store: Store) -> tuple[Drift, ...]:
-    """Tasks that were found to drift, in the order of time."""
+    """Tasks that drift, in the order in which that was found."""
     lines = store.query(
         "SELECT name, drift_since, drift_moment FROM task "
         "WHERE drift_flagged IS NOT NULL ORDER BY drift_moment, name"
@@ -173,7 +175,7 @@ def _drift(store: Store) -> tuple[Drift, ...]:
 
 
 def _silent(store: Store) -> tuple[tuple[str, str], ...]:
-    """Tasks that send no rows any more, and when the last came."""
+    """Tasks of which no rows come any more, and the time of their last row."""
     lines = store.query(
         "SELECT task, latest FROM tasks WHERE silent IS NOT NULL ORDER BY silent, task"
     )

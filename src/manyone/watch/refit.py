@@ -1,4 +1,4 @@
-"""A new model from rows of a store, and the guard that it has to pass.
+"""Fit a new model to rows of a store, and decide whether it replaces the old one.
 
 The *challenger* is fitted to recent normal rows before the last week. Then it and the
 *champion* score the last week. The challenger takes its place only if three things
@@ -8,10 +8,10 @@ hold:
 - it raises no more alarms than the champion on the same rows, but for chance;
 - it catches every row called a fault that the champion catches.
 
-Rows that people have called faults are not learned. Neither are alarms of an incident
-that stands out, unless somebody has called them normal. Other alarms are learned: most
-are false, and a model without them would be narrower after every fit. A task with few
-recent rows also keeps those that the champion was fitted to.
+The challenger does not learn rows that people have called faults, nor alarms of an
+incident that stands out, unless somebody has called them normal. It learns other
+alarms: most are false, and a model without them would be narrower after every fit. A
+task with few recent rows also keeps the rows that the champion was fitted to.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ if TYPE_CHECKING:
 
     from manyone.tables import TableModel
 
-#: What is known of a model: counts and dates.
+#: Counts and dates about a model, for a file beside it.
 Facts = dict[str, int | str]
 _DAY = 86_400.0
-#: Days at the end on which models are compared.
+#: Models are compared on rows of the last so many days.
 SHADOW_DAYS = 7.0
-# Rows of the store that are looked at, the last ones.
+# So many of the last rows are used.
 _MOST_ROWS = 200_000
-# Tasks with fewer recent rows keep those that the champion was fitted to.
+# Tasks with fewer recent rows also keep the rows that the champion was fitted to.
 _ENOUGH = 100
 
 
@@ -59,7 +59,7 @@ class KeptRows:
     Attributes
     ----------
     table : polars.DataFrame
-        Columns that the model looks at.
+        Columns that the model uses.
     ids, tasks : ndarray of shape (n,)
         Texts.
     day : ndarray of shape (n,)
@@ -86,16 +86,16 @@ class KeptRows:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of a challenger.
+    """Whether a challenger takes the champion's place, and why.
 
     Attributes
     ----------
     challenger : TableModel or None
         None where it may not take the champion's place.
     sentence : str
-        What happened, for people.
+        The decision in words.
     facts : dict
-        What it was fitted on, and how it compares; for a file beside the model.
+        On what it was fitted, and how it compares.
     """
 
     challenger: TableModel | None
@@ -119,7 +119,7 @@ def latest_day(store: Store) -> float | None:
 
 def kept_rows_of(store: Store, model: TableModel) -> KeptRows | None:
     """The last rows whose values a store has kept, None where there are none."""
-    # No model learns from a row without a task or a time.
+    # A row without a task is not learned, nor one without a time if the model has one.
     lines = store.query(
         "SELECT judged_row.id, coalesce(task, '') AS task, time, moment, "
         "judged_row.seen, content, answer = :fault AS is_fault, "
@@ -198,14 +198,15 @@ def challenge(champion: TableModel, rows: KeptRows, days: float) -> Verdict:
 
 
 def _as_fit_takes_it(table: pl.DataFrame, champion: TableModel) -> pl.DataFrame:
-    """Rows of a store with columns that a fit asks for, and that no model looks at."""
+    """Rows of a store with the columns that a fit needs and no model uses."""
     import polars as pl
 
     ignored = [pl.lit(None).alias(name) for name in names_of(champion.ignore)]
     outlier = [pl.lit(False).alias(name) for name in names_of(champion.outlier)]
-    asked_for = [*ignored, *outlier]
     return table.with_columns(
-        column for column in asked_for if column.meta.output_name() not in table.columns
+        column
+        for column in (*ignored, *outlier)
+        if column.meta.output_name() not in table.columns
     )
 
 

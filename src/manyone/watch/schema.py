@@ -1,7 +1,7 @@
 """Tables of the store, and the views that dashboards read.
 
-Whoever reads the store should read the views: they have plain names and stay as they
-are. Tables may change with `FORMAT`.
+Other programs should read the views, which do not change. Tables may change with
+`FORMAT`.
 
 =============  =========================================================================
 view           its columns
@@ -26,7 +26,7 @@ that of its first alarm. ``muted`` says why an alarm counts for nothing. ``silen
 the p-value of the time since the last row of a task that has been silent for too long.
 """
 
-#: "many" in ASCII: tells our stores from other databases.
+#: "many" in ASCII: tells stores from databases of other programs.
 APPLICATION = 0x6D616E79
 #: Number of the tables below. A store of another number is refused.
 FORMAT = 2

@@ -1,9 +1,8 @@
-"""A copy of the scores as a CSV file, appended to after each commit of the store.
+"""A copy of the scores in a CSV file, which grows after each commit of the store.
 
-The store notes how far the file was written, and the hash of both ends of that. After a
-kill the file may hold more than that: the beginning of what the store would write next.
-Then the rest is appended. Whatever else stands in the file is not ours: it is refused,
-and never cut off.
+The store notes how far the file was written, and a hash of both ends of that part.
+After a kill the file may hold more: the beginning of what comes next. Then the rest is
+appended. A file with any other content is refused, and stays as it is.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from manyone.tablefiles.ends import Ends
 from manyone.watch.database import sound
 from manyone.watch.store import Store
 
-#: Columns of every copy; then come those of --keep, and reasons.
+#: First columns of every copy. Columns of --keep and reasons follow.
 COLUMNS = ("id", "task", "score", "p_value", "alarm", "basis", "drift")
 _AT_ONCE = 10_000  # rows that are written at a time
 
@@ -41,7 +40,7 @@ class ScoreCopy:
     store : Store
     path : Path
     kept : sequence of str
-        Columns of the rows that are handed through.
+        Columns of the rows that are copied.
     reasons : int
         Reasons for each alarm.
 
@@ -66,12 +65,12 @@ class ScoreCopy:
         self._size = 0
         self._ends = Ends()
         if path.exists() and path.stat().st_size > 0:
-            self._go_on()
+            self._resume()
             self.catch_up()
         self._note()
 
-    def _go_on(self) -> None:
-        """Go on after what the store has noted, which must stand at the beginning."""
+    def _resume(self) -> None:
+        """Resume after the part that the store has noted, and check that part."""
         line = self._store.execute(
             "SELECT columns, last_row, bytes, digest FROM output WHERE path = ?",
             [self._name],
@@ -98,12 +97,12 @@ class ScoreCopy:
             raise ForeignFileError(self._path, _CHANGED)
 
     def catch_up(self) -> None:
-        """Append what the store holds and the file does not, down to the disk.
+        """Append rows of the store that the file does not have, and flush to disk.
 
         Raises
         ------
         ForeignFileError
-            If something else stands in the file after what is noted.
+            If the file has other content after the part that is noted.
         """
         with open(self._path, "a+b") as stream:
             stream.seek(self._size)
@@ -123,7 +122,7 @@ class ScoreCopy:
         self._note()
 
     def _note(self) -> None:
-        """Let the store know how far the file was written."""
+        """Note in the store how far the file was written."""
         digest = self._ends.digest if self._size else ""
         columns = json.dumps(self._columns)
         self._store.execute(
@@ -132,7 +131,7 @@ class ScoreCopy:
         )
 
     def _texts(self) -> Iterator[tuple[int, bytes]]:
-        """What comes next in the file, and the last row of each piece."""
+        """Yield the next pieces of the file, each with the number of its last row."""
         if not self._size:
             yield self._last_row, csv_text([self._columns]).encode()
         numbers, lines = self._rows_after(self._last_row)
@@ -141,7 +140,7 @@ class ScoreCopy:
             numbers, lines = self._rows_after(numbers[-1])
 
     def _rows_after(self, number: int) -> tuple[list[int], list[list[object]]]:
-        """The next rows after a row: their numbers, and what the file says of them."""
+        """The next rows after a row: their numbers, and their lines in the file."""
         cursor = self._store.execute(
             "SELECT number, id, task, score, p_value, iif(alarm, 'true', 'false'), "
             "basis, iif(drift, 'true', 'false'), kept, reasons "
@@ -153,8 +152,8 @@ class ScoreCopy:
         with sound(self._store.path):
             for row, *values, kept_columns, reasons in cursor:
                 columns = json.loads(kept_columns or "{}")
-                why = [*json.loads(reasons or "[]"), *[""] * self._reasons]
-                handed_through = [columns.get(name) for name in self._kept]
+                texts = [*json.loads(reasons or "[]"), *[""] * self._reasons]
+                copied = [columns.get(name) for name in self._kept]
                 numbers.append(row)
-                lines.append([*values, *handed_through, *why[: self._reasons]])
+                lines.append([*values, *copied, *texts[: self._reasons]])
         return numbers, lines

@@ -46,15 +46,15 @@ from manyone.watch.thresholds import (
 _KIND = "state"
 
 
-class _Kept(NamedTuple):
-    """What a state keeps for each task.
+class _Field(NamedTuple):
+    """A field of a state, with values for each task.
 
     Attributes
     ----------
     first : float or str
         Value before the first row.
     lowest, highest : float or None
-        What numbers may be; without a lowest one they may be missing, too.
+        Range of valid numbers; without a lowest one nothing is checked.
     shape : tuple of int
         Of the values of one task.
     dtype : type or str
@@ -67,27 +67,27 @@ class _Kept(NamedTuple):
     dtype: type | str = np.float64
 
 
-_COUNT = _Kept(0, 0, dtype=np.intp)
-_TIME = _Kept("", dtype="U32")
-_KEPT = {
-    "window": _Kept(shape=(WINDOW,)),
-    "confirmed": _Kept(shape=(WINDOW,), dtype=bool),
-    "level": _Kept(0.0, -1e6, 1.0),
-    "run": _Kept(0.0, 0.0, 1.0),
-    "head": _Kept(0, 0, WINDOW - 1, dtype=np.intp),
+_COUNT = _Field(0, 0, dtype=np.intp)
+_TIME = _Field("", dtype="U32")
+_FIELDS = {
+    "window": _Field(shape=(WINDOW,)),
+    "confirmed": _Field(shape=(WINDOW,), dtype=bool),
+    "level": _Field(0.0, -1e6, 1.0),
+    "run": _Field(0.0, 0.0, 1.0),
+    "head": _Field(0, 0, WINDOW - 1, dtype=np.intp),
     "rows": _COUNT,
     "alarms": _COUNT,
-    "answers": _Kept(0.0, 0.0, 1e15, shape=(2,)),
-    "history": _Kept(shape=(16,), dtype=np.float32),
-    "counts": _Kept(0, 0, LONGEST, dtype=np.intp),
-    "log_wealth": _Kept(0.0, -np.inf, 1e15, shape=(2,)),
-    "shares": _Kept(0.0, 0.0, 1.0, shape=(2, BETS)),
-    "neighbours": _Kept(0.0, -1e15, 1e15, shape=(2,)),
-    "mark": _Kept(0.0, -10.0, 10.0),
-    "most": _Kept(-np.inf, -np.inf),
-    "least": _Kept(0.0, -np.inf),
+    "answers": _Field(0.0, 0.0, 1e15, shape=(2,)),
+    "history": _Field(shape=(16,), dtype=np.float32),
+    "counts": _Field(0, 0, LONGEST, dtype=np.intp),
+    "log_wealth": _Field(0.0, -np.inf, 1e15, shape=(2,)),
+    "shares": _Field(0.0, 0.0, 1.0, shape=(2, BETS)),
+    "neighbours": _Field(0.0, -1e15, 1e15, shape=(2,)),
+    "mark": _Field(0.0, -10.0, 10.0),
+    "most": _Field(-np.inf, -np.inf),
+    "least": _Field(0.0, -np.inf),
     "since": _COUNT,
-    "flagged": _Kept(-1, -1, dtype=np.intp),
+    "flagged": _Field(-1, -1, dtype=np.intp),
     "since_time": _TIME,
     "flagged_time": _TIME,
 }
@@ -108,8 +108,8 @@ class MonitorState:
     confirmed : ndarray of bool of shape (T, WINDOW)
         What in the window a person has called normal.
     level, run : ndarray of shape (T,)
-        Level of the alarm, moving average of alarms. A level below 0 is a debt: so many
-        alarms were raised that the task has to pay back.
+        Level of the alarm, moving average of alarms. A level below 0 is a debt: the
+        task has raised too many alarms.
     head, rows, alarms : ndarray of shape (T,)
         Next place in the window; rows and alarms so far.
     answers : ndarray of shape (T, 2)
@@ -121,19 +121,19 @@ class MonitorState:
         bets).
     shares : ndarray of shape (T, 2, B)
     neighbours, mark : ndarray of shape (T, 2), (T,)
-        How far rows resemble the one before, and whether the last one was low (0: no
-        row yet), see `drift.weights_of_rows`.
+        Likeness of neighbouring rows, and the mark of the last row (0: no row yet), see
+        `drift.weights_of_rows` and `drift.marks`.
     most, least : ndarray of shape (T,)
-        Largest evidence so far, and the smallest of the first wealth.
+        Largest evidence so far, and the smallest wealth of the first bet.
     since, flagged : ndarray of shape (T,)
-        Row of the task at which that was, and at which the flag was raised (-1: never).
+        Rows of the task up to that smallest wealth, and up to the flag (-1: no flag).
     since_time, flagged_time : ndarray of str of shape (T,)
     fleet_flagged : ndarray of shape (1,)
-        Row of the stream at which the whole fleet was flagged, -1 for never.
+        Rows of the stream up to the flag of the whole fleet (-1: no flag).
     memory : RowMemory
         The last rows, by id.
     past : TablePast or None
-        What the tasks ended with, where a model of tables asks for the past of rows.
+        Last rows of the tasks, if a model of tables needs the past of rows.
     """
 
     fingerprint: str
@@ -191,7 +191,7 @@ class MonitorState:
         n_tasks = len(anchors.low)
         arrays: dict[str, Any] = {
             name: np.full((n_tasks, *each.shape), each.first, each.dtype)
-            for name, each in _KEPT.items()
+            for name, each in _FIELDS.items()
         }
         arrays["level"][:] = rate
         arrays["window"] = first_window(anchors.opening)
@@ -210,12 +210,12 @@ class MonitorState:
         )
 
     def forget_drift(self, t: Codes) -> None:
-        """Set flags and evidence of some tasks to what they were at first.
+        """Set flags and evidence of tasks to their first values.
 
-        Ranks among left-out rows have had their time: they are not bet on again.
+        The second bet, on ranks among left-out rows, does not begin again.
         """
         for name in ("log_wealth", "least", "mark", "most", "flagged", "counts"):
-            getattr(self, name)[t] = _KEPT[name].first
+            getattr(self, name)[t] = _FIELDS[name].first
         self.log_wealth[t, 1] = -np.inf
         self.shares[t] = fresh_shares()
         self.since[t] = self.rows[t]
@@ -245,13 +245,13 @@ class MonitorState:
 
 
 def _past_of(model: WatchedModel) -> TablePast | None:
-    """What the training rows of a model ended with, which a monitor may move on."""
+    """A copy of the last training rows of a model, which a monitor may change."""
     past = model.training_.past if isinstance(model, TableModel) else None
     return None if past is None else past.of_tasks(past.tasks)
 
 
 def counted_rows(calibration: Calibration) -> Array:
-    """What a left-out row of each task counts for (T,): 1 if it is like no other."""
+    """What a left-out row of each task counts for (T,), 1 if it resembles no other."""
     rows = np.diff(calibration.starts)
     usual = calibration.weight.sum() / max(len(calibration.weight), 1)
     return np.where(rows > 0, calibration.counts / np.maximum(rows, 1), usual)
@@ -260,11 +260,11 @@ def counted_rows(calibration: Calibration) -> Array:
 def _without_second_bet(
     estimator: OneClassEstimator, anchors: Array, rate: float
 ) -> Mask:
-    """Tasks (T,) whose left-out scores are no history of their new rows.
+    """Tasks (T,) whose left-out scores cannot be compared with scores of new rows.
 
-    Scores borrowed from other tasks say nothing of this one. Models of early blocks
-    give lower scores than new rows get. Scores that tie come from rows that have
-    copies: what is left out with them differs from what a new copy finds in training.
+    Some borrow scores of other tasks. With blocks of time, models of early blocks give
+    lower scores than new rows get. Scores that tie come from rows that have copies,
+    and a left-out copy does not find in training what a new copy finds.
     """
     without = estimator.calibration_.too_few(rate) | tasks_with_ties(anchors)
     if estimator.training_.group is not None:
@@ -276,21 +276,21 @@ def _without_second_bet(
 
 
 def state_to_bytes(state: MonitorState) -> bytes:
-    """The state as bytes; rows of a memory that is elsewhere stay there."""
+    """The state as bytes, without rows that are remembered in a store."""
     memory = state.memory if isinstance(state.memory, Memory) else Memory()
-    # Files hold no memory, but what it is made of.
+    # In a file this field holds saved rows.
     saved_rows = cast("RowMemory", SavedRows.of(memory))
     return archive.dumps(_KIND, replace(state, memory=saved_rows))
 
 
 def state_from_bytes(content: bytes, name: str) -> MonitorState:
-    """A state from its bytes, every field of which is checked.
+    """Read a state from its bytes, and check every field.
 
     Parameters
     ----------
     content : bytes
     name : str
-        Where they come from, for messages.
+        Name of their source, for messages.
 
     Raises
     ------
@@ -311,7 +311,7 @@ _RANGES = {
     "fleet_flagged": (-1.0, np.inf),
     **{
         name: (each.lowest, each.highest)
-        for name, each in _KEPT.items()
+        for name, each in _FIELDS.items()
         if each.lowest is not None
     },
 }
@@ -322,7 +322,7 @@ _RANGES_OF_ROWS = {
     "answer": (UNANSWERED, NORMAL),
 }
 _SHAPES = {
-    **{name: " ".join(["T", *map(str, each.shape)]) for name, each in _KEPT.items()},
+    **{name: " ".join(["T", *map(str, each.shape)]) for name, each in _FIELDS.items()},
     "history": "T h",
     "fleet_flagged": "1",
     "past": "T=E",

@@ -1,4 +1,4 @@
-"""One step of a monitor: one row of each of some tasks is judged, then learned from."""
+"""One step of a monitor: judge at most one row of each task, then learn from it."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _LOG_SHARES = np.log([0.9, 0.1])
 def judge_and_learn(
     state: MonitorState, anchors: Anchors, rows: RememberedRows, times: NDArray[np.str_]
 ) -> Array:
-    """Judge one row (k,) of each of some tasks, then learn from it.
+    """Judge rows (k,) of k different tasks, then learn from them.
 
-    What is said of the rows is filled in. Returns the log evidence (k,) for drift of
-    their tasks.
+    P-values, alarms, weights and drift flags are written into `rows`. Returns the log
+    evidence (k,) that their tasks drift.
     """
     answered = bool(state.answers.any())
     learn_thresholds(state, anchors, rows, answered=answered)
@@ -38,7 +38,7 @@ def judge_and_learn(
 def learn_thresholds(
     state: MonitorState, anchors: Anchors, rows: RememberedRows, *, answered: bool
 ) -> None:
-    """Judge one row (k,) of each of some tasks, and move their thresholds by it.
+    """Judge rows (k,) of k different tasks, and move the thresholds of these tasks.
 
     Parameters
     ----------
@@ -46,9 +46,10 @@ def learn_thresholds(
     anchors : Anchors
         Of the model.
     rows : ndarray of ROW of shape (k,)
-        P-values, alarms and weights are filled in.
+        P-values, alarms and weights are written into them.
     answered : bool
-        Whether answers have been given; without any, thresholds are guarded.
+        Whether somebody has answered an alarm of any task. Until then thresholds move
+        in small steps and stay near the first ones.
     """
     t: Codes = rows["task"].astype(np.intp)
     scores: Array = rows["score"]
@@ -60,8 +61,8 @@ def learn_thresholds(
         state.level[t] = thresholds.moved_level(
             state.level[t], weight, alarm, state.rate, state.has_answers(t)
         )
-        # A row beyond the bound without an alarm, which would be one too many, teaches
-        # nothing.
+        # A task in debt raises no alarm even for a row beyond the bound. Such a row is
+        # not learned from.
         learned = ~alarm & (scores >= low)
     else:
         learned = state.run[t] <= thresholds.RUN
@@ -79,7 +80,7 @@ def learn_thresholds(
 def thresholds_of(
     state: MonitorState, anchors: Anchors, t: Codes | slice = slice(None)
 ) -> tuple[Array, Array]:
-    """Lower bounds (k,) of thresholds of tasks, and the thresholds (k,)."""
+    """Lower bounds (k,) of the thresholds of k tasks, and the thresholds (k,)."""
     window = state.window[t]
     low = thresholds.confirmed_low(anchors.low[t], window, state.confirmed[t])
     now = thresholds.current_thresholds(
@@ -89,7 +90,7 @@ def thresholds_of(
 
 
 def forget_thresholds(state: MonitorState, anchors: Anchors, t: Codes) -> None:
-    """Set the thresholds of some tasks to where they started."""
+    """Set the thresholds of tasks to their first values."""
     state.window[t] = thresholds.first_window(anchors.opening[t])
     state.confirmed[t] = False
     state.head[t] = 0
@@ -98,16 +99,19 @@ def forget_thresholds(state: MonitorState, anchors: Anchors, t: Codes) -> None:
 
 
 def _believed_normal(state: MonitorState, t: Codes) -> Array:
-    """Weight (k,) of an unanswered alarm as normal: as often as answered ones were."""
-    answered = np.ones(len(state.answers)) @ state.answers  # faster than sum(axis=0)
-    prior = (1.0 + answered[0]) / (2.0 + answered.sum())
+    """Probability (k,) that an unanswered alarm is of a normal row, from answers.
+
+    The answers of all tasks give a prior, which counts for two answers of the task.
+    """
+    counts = np.ones(len(state.answers)) @ state.answers  # faster than sum(axis=0)
+    prior = (1.0 + counts[0]) / (2.0 + counts.sum())
     normal, abnormal = state.answers[t].T
     believed: Array = (normal + 2.0 * prior) / (normal + abnormal + 2.0)
     return believed
 
 
 def push(state: MonitorState, t: Codes, scores: Array, *, confirmed: bool) -> None:
-    """Add scores, at most one a task, to the references; the oldest ones leave."""
+    """Add scores, at most one a task, to the references, in place of the oldest."""
     state.window[t, state.head[t]] = scores
     state.confirmed[t, state.head[t]] = confirmed
     state.head[t] = (state.head[t] + 1) % thresholds.WINDOW
@@ -120,7 +124,7 @@ def _bet(
     scores: Array,
     times: NDArray[np.str_],
 ) -> Array:
-    """Log evidence (k,) for drift after one more row of each of some tasks."""
+    """Log evidence (k,) that tasks drift, after one more row of each."""
     rounded = scores.astype(np.float32)
     rows = state.rows[t]
     p = _ranks(state, anchors.scores[t], t, rounded)
@@ -130,8 +134,8 @@ def _bet(
     mark = drift.marks(p[:, 0])
     state.neighbours[t] += np.column_stack([mark * state.mark[t], state.mark[t] != 0.0])
     state.mark[t] = mark
-    # Only in the first history: a second one would be ranked among the left-out scores
-    # again.
+    # The second bet ends with the first history: a later history would be ranked among
+    # the left-out scores again.
     later = rows >= drift.LONGEST
     wealth[later, 1] = before[later, 1]
     state.log_wealth[t] = wealth
@@ -152,9 +156,9 @@ def _ranks(
     u = drift.uniforms(t, state.rows[t])
     history = state.history[t, :most]
     history[np.arange(most) >= counts[:, None]] = np.nan
-    both = np.concatenate([left_out.astype(np.float32), history], axis=1)
+    with_left_out = np.concatenate([left_out.astype(np.float32), history], axis=1)
     return np.column_stack(
-        [drift.smoothed_ranks(past, scores, u) for past in (history, both)]
+        [drift.smoothed_ranks(past, scores, u) for past in (history, with_left_out)]
     )
 
 
@@ -165,12 +169,14 @@ def _flag(
     evidence: Array,
     times: NDArray[np.str_],
 ) -> None:
-    """Raise flags, and note where what is flagged next has begun."""
+    """Flag tasks that drift, and note when the drift may have begun.
+
+    It is taken to have begun where the wealth of the first bet was smallest.
+    """
     rows = state.rows[t]
     raised = (evidence >= -np.log(state.drift_level)) & (state.flagged[t] < 0)
     state.flagged[t[raised]] = rows[raised]
     state.flagged_time[t[raised]] = times[raised]
-    # What is flagged has begun before.
     lower = (wealth < state.least[t]) & (state.flagged[t] < 0)
     state.least[t] = np.where(lower, wealth, state.least[t])
     state.since[t] = np.where(lower, rows + 1, state.since[t])
@@ -191,9 +197,9 @@ def _remember_scores(
 
 
 def flag_fleet(state: MonitorState) -> None:
-    """Flag all tasks together where the mean of their wealth says so."""
+    """Flag the whole fleet where the mean wealth of its tasks is large enough."""
     needed = -np.log(state.drift_level)
-    # No mean is larger than the largest.
+    # Shortcut: a mean is at most its largest value.
     if state.fleet_flagged[0] >= 0 or state.log_wealth.max() < needed:
         return
     means = [drift.log_mean_wealth(wealth) for wealth in state.log_wealth.T]

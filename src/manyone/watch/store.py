@@ -1,13 +1,13 @@
-"""Store of ``manyone watch``: all that was seen, in one SQLite file.
+"""Store of ``manyone watch``: rows, answers, incidents and state in one SQLite file.
 
-A batch of rows is one transaction: the rows, what was said of them, how far their file
-was read, and the state of the monitor. So after a kill at any moment each row has been
-counted once or not at all, and the next run goes on from there.
+A batch of rows is one transaction: the rows, their scores and alarms, how far their
+file was read, and the state of the monitor. So after a kill at any moment each row has
+been counted once or not at all, and the next run goes on from there.
 
-The file is in write-ahead mode: a dashboard reads the last whole batch and never waits,
-nor makes us wait. One process writes: it holds the write lock from its first look to
-its end, and gives it up for the moment of a commit only. Should another process slip in
-there, its commit is noticed, and we stop.
+The file is in write-ahead mode: a dashboard reads the last whole batch, and neither it
+nor the writer waits. One process writes. It holds the write lock from beginning to end,
+but for the moment of a commit. If another process commits in that moment, the first one
+notices it and stops.
 """
 
 from __future__ import annotations
@@ -43,14 +43,13 @@ from manyone.watch.model import WatchedModel, estimator_of
 from manyone.watch.monitor import Monitor
 from manyone.watch.state import MonitorState, state_from_bytes, state_to_bytes
 
-# Seconds that a process waits for the write lock: a reader may hold it while it cleans
-# up.
+# Seconds that a process waits for the write lock, which a reader may hold as it closes.
 _PATIENCE = 2.0
-#: Note of the last row that a model before the present one has judged.
+#: Name of a note: the last row that a model before the present one has judged.
 MODEL_SINCE = "model_since"
 #: Values of a statement, by place or by name.
 Values = Sequence[object] | Mapping[str, object]
-#: A line that a query finds, by the names of its columns. SQLite has no types to check.
+#: A line of a result, by the names of its columns. SQLite declares no types of values.
 Line = dict[str, Any]
 
 
@@ -62,7 +61,7 @@ class ReadFile:
     consumed: Consumed
 
 
-# What was counted since the store was made, and what is so now: name, meaning, query.
+# Counts since the store was made, and present numbers: name, meaning, query.
 _METRICS = [
     (
         "rows_total",
@@ -123,7 +122,7 @@ class StoredRows:
         """Do nothing: `Store.add_rows` adds them, and more about them."""
 
     def correct(self, row_id: Id, weight: float, answer: int) -> None:
-        """Change what is known of a row."""
+        """Change weight and answer of a row."""
         self._store.execute(
             "UPDATE judged_row SET weight = ?, answer = ? WHERE id = ?",
             [weight, answer, str(row_id)],
@@ -149,7 +148,7 @@ class Store:
             make_tables(self._connection)
 
     def commit(self, monitor: Monitor | None = None) -> None:
-        """Save all since the last commit, a monitor too if it is given."""
+        """Save everything since the last commit, and the state of a monitor."""
         if monitor is not None:
             self._save(monitor.state)
         # Nobody else can commit until we do.
@@ -178,11 +177,11 @@ class Store:
         return self._connection.execute(sql, values)
 
     def execute_many(self, sql: str, lines: Iterable[Values]) -> None:
-        """Run a statement for each of some lines of values."""
+        """Run a statement for each line of values."""
         self._connection.executemany(sql, lines)
 
     def query(self, sql: str, **values: object) -> list[Line]:
-        """Lines that a statement finds, by the names of their columns."""
+        """Lines of the result of a statement, by the names of its columns."""
         cursor = self.execute(sql, values)
         names = [name for name, *_ in cursor.description]
         return [dict(zip(names, line, strict=True)) for line in cursor]
@@ -196,7 +195,7 @@ class Store:
         ----------
         model : TableModel
         drift_level : float or None
-            None: as it was, or that of a new monitor.
+            None: that of the saved monitor, or the default of a new one.
         """
         state = self._saved_state()
         if state is None:
@@ -207,9 +206,9 @@ class Store:
         return Monitor(model, state=state)
 
     def past(self, model: TableModel) -> TablePast | None:
-        """What the rows so far have ended with, for rows that come after them.
+        """Last rows of the tasks so far, as the past of rows that come next.
 
-        None where no row has come, and where the model does not look at the past.
+        None if there are no rows, or if the model does not use the past.
 
         Raises
         ------
@@ -238,15 +237,15 @@ class Store:
     def start_again(self, model: TableModel, past: TablePast | None = None) -> None:
         """Go on with another model: levels and drift start anew, all else stays.
 
-        Rows that were judged before keep what was said of them, so an incident that
-        they are part of goes on. Answers to them are kept, and move no level of the new
-        model.
+        Rows that were judged before keep their scores and alarms, so an incident that
+        they are part of goes on. Answers about them are kept, but the thresholds of the
+        new model do not learn from them.
 
         Parameters
         ----------
         model : TableModel
         past : TablePast or None
-            What the rows so far have ended with, where the model asks for it.
+            Last rows of the tasks so far, if the model uses the past.
         """
         before = self._saved_state()
         if before is None:
@@ -287,7 +286,7 @@ class Store:
             return ReadFile(number, replace(consumed, digest=str(digest)))
 
     def add_file(self, path: str) -> int:
-        """Number of a file that nothing was read of yet."""
+        """Add a file of which nothing has been read yet; return its number."""
         cursor = self.execute(
             "INSERT INTO file (path, rows, bytes, digest, form, read) "
             "VALUES (?, 0, 0, '', '{}', ?)",
@@ -321,14 +320,14 @@ class Store:
         Parameters
         ----------
         columns : dict of str to sequence
-            What the table ``judged_row`` has of each row, but for its number.
+            Values of the columns of ``judged_row``, but for the number of the row.
         values : sequence of str or None
-            All columns of the rows in JSON; None where they are not kept.
+            All values of the rows in JSON; None: they are not kept.
 
         Returns
         -------
         range
-            Their numbers.
+            Numbers of the rows.
         """
         first = self.last_row + 1
         numbers = range(first, first + len(columns["id"]))
@@ -348,9 +347,9 @@ class Store:
         return numbers
 
     def _count_tasks(self, first: int) -> None:
-        """Count rows and alarms of tasks from a row on, and note the last of each."""
-        # The time of the row with the latest moment comes with it: SQLite promises that
-        # for a query with one maximum.
+        """Count rows and alarms of tasks from a row on, and note their last times."""
+        # In a query with one maximum SQLite takes other columns, here the time, from
+        # the row with that maximum.
         self.execute(
             "INSERT INTO task (name, rows, alarms, first_row, latest, latest_moment) "
             "SELECT counted.task, rows, alarms, first_row, time, moment FROM "
@@ -386,14 +385,14 @@ class Store:
         ]
 
     def prune_values(self, days: int) -> None:
-        """Forget what stood in rows that were seen before so many days."""
+        """Delete values of rows that were seen more than so many days ago."""
         oldest = as_text(datetime.now(UTC) - timedelta(days=days))
         self.execute("DELETE FROM row_values WHERE seen < ?", [oldest])
 
 
 @contextmanager
 def open_store(path: Path) -> Iterator[Store]:
-    """Open a store, or make one, and keep other processes from writing to it.
+    """Open a store, or make one, and lock it against other writers.
 
     What was not committed is undone at the end. A file that was just made is removed
     again, unless something has been committed, here or by another process.
@@ -438,14 +437,14 @@ def read_store(path: Path) -> Iterator[Store]:
         raise StoreError(f"{path} is not there. manyone watch makes it.")
     address = f"{path.resolve().as_uri()}?mode=ro"
     if not os.access(path.parent, os.W_OK) and not Path(f"{path}-wal").exists():
-        # Where nobody can write, SQLite has no place for its locks and needs none.
+        # SQLite cannot write locks beside the file, and nobody can change it.
         address += "&immutable=1"
     with (
         with_remedies(path),
         closing(sqlite3.connect(address, _PATIENCE, uri=True)) as link,
     ):
         link.execute("PRAGMA trusted_schema = OFF")
-        link.execute("BEGIN")  # all that is read is of one batch
+        link.execute("BEGIN")  # so that all reads see the same batch
         if not has_tables(link, path):
             raise StoreError(f"{path} is empty. manyone watch fills it.")
         yield Store(path, link)

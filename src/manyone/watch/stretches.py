@@ -5,11 +5,11 @@ than an incident may be (`manyone.alerts.incidents.longest_calm`), or after `HOR
 rows of the task. Within a stretch alarms are grouped, and judged, by the same
 computation as in a table.
 
-Which alarms are one incident follows from the rows of their task: it does not matter
-how the stream is cut into batches. Chance has to explain the stretch among the last
-`HORIZON` rows of the task, though only the rows of the stretch are evidence. So a fleet
-without faults shows at most as many incidents that stand out as a table, while each
-task sends `HORIZON` rows.
+Incidents follow from the rows of their task alone, so it does not matter how the stream
+is cut into batches. A stretch stands out if chance does not explain it among the last
+`HORIZON` rows of its task, of which only those of the stretch are evidence. So while
+each task sends `HORIZON` rows, a fleet without faults shows at most as many incidents
+that stand out as a table does.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from manyone._types import Codes, Labels
 from manyone.alerts.incidents import Incident, Past, find_incidents
 from manyone.alerts.values import Rows, Tasks
 
-#: Rows of a task that a stretch has at most, and among which chance has to explain it.
+#: Most rows of a stretch, and rows of a task among which chance may explain it.
 HORIZON = 200
-#: A row as incidents need it.
+#: A row of a stretch.
 STREAM_ROW = np.dtype(
     [
         ("number", np.int64),  # in the stream, from 1 on
@@ -50,7 +50,7 @@ class Stretch:
     ----------
     task : str
     code : int
-        Number of the task in the model, -1 for one never seen.
+        Number of the task in the model, -1 for a task never seen.
     rows : ndarray of STREAM_ROW
         From its first alarm to its last.
     tasks : int
@@ -69,7 +69,7 @@ class Stretch:
 
 
 def starts_of(places: Codes, calm: float) -> list[int]:
-    """Which alarms, given by their places in their task, begin a stretch."""
+    """Which alarms of a task begin a stretch, by the places of alarms in the task."""
     starts = [0]
     for alarm, (before, place) in enumerate(pairwise(places.tolist()), start=1):
         if place - before > calm or place - places[starts[-1]] >= HORIZON:
@@ -80,7 +80,7 @@ def starts_of(places: Codes, calm: float) -> list[int]:
 def find_in_stretches(
     tasks: Tasks, stretches: Sequence[Stretch], rate: float
 ) -> list[Incident]:
-    """Incidents within stretches, most telling first.
+    """Incidents within stretches, least likely by chance first.
 
     Parameters
     ----------

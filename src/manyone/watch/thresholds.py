@@ -1,25 +1,27 @@
 r"""Thresholds that follow the rows: adaptive conformal inference.
 
-The reference of a task is its last 100 rows taken as normal. At first it is its
-left-out scores, moved so that the first threshold is the model's own; they give way to
-rows evenly, low and high ones alike. A row raises the alarm where its p-value is at
-most the level q of its task. Every row taken as normal moves that level (Gibbs & Candes
-2021),
+P-values are taken among the *reference* of a task: the scores of its last 100 rows that
+were taken as normal. At first these are its left-out scores, moved so that the first
+threshold is the model's own. New rows replace low and high ones evenly. A row raises
+the alarm where its p-value is at most the level q of its task. Every row taken as
+normal moves that level (Gibbs & Candes 2021),
 
 .. math:: q \leftarrow q + \eta\, w\, (\text{rate} - \text{alarm}),
 
-with w the weight of the belief that the row is normal. In a task whose alarms are
-answered q may fall below 0: alarms that were raised are a debt, and rows without an
-alarm pay it back. In debt only rows beyond the bound below raise an alarm, and none
-once the debt is D = `MOST_DEBT` alarms. So q never falls below :math:`-\eta (D + 1)`.
+where w is the probability that the row is normal. In a task whose alarms are answered q
+may fall below 0: it has raised too many alarms, a debt that rows without an alarm pay
+back. A task in debt raises alarms only for rows beyond the bound described below, and
+none once the debt is D = `MOST_DEBT` alarms. So q never falls below
+:math:`-\eta (D + 1)`.
 Summed over n rows of weight 1 there are at most
 :math:`\text{rate}\, n + q_0 / \eta + D + 1` alarms, whatever the rows do. q is at most
-1/2. An alarm that waits for its answer counts by a guess, and may add one.
+1/2. For an alarm that nobody has answered yet w is a guess, which may add one.
 
-Accepted rows are learned from, so thresholds have bounds that no accepted row can move.
-They stay below the median of the left-out scores, and fall below the first threshold by
-at most its distance from that median. Only a row that a person has called
-normal may move them further.
+Rows without an alarm are learned from. So that slow faults cannot move a threshold
+without end, it has bounds that such rows do not change. A threshold stays below the
+median of the left-out scores. It falls below the first threshold by at most the
+distance of that one from the median. Only a row that a person has called normal may
+move it further.
 """
 
 from __future__ import annotations
@@ -32,20 +34,21 @@ from manyone._types import Array, Codes, Mask
 from manyone.estimators.base import OneClassEstimator
 from manyone.watch.model import resolved
 
-#: Rows of a reference.
+#: Scores in a reference.
 WINDOW = 100
-#: Step of the level once there are answers.
+#: Step of the level once somebody has answered an alarm.
 STEP = 0.02
-#: Step of the level as long as there are none.
+#: Step of the level until then.
 GUARDED_STEP = 0.005
-#: Alarms that a task may owe and still raise one, for rows that are far out. With none,
-#: a sensor that died raised 1 alarm in 12 rows, after a week with six false alarms.
+#: Debt, in alarms, up to which a task still raises alarms for rows that are far out. At
+#: 0 a sensor that died raised 1 alarm in 12 rows, after a week with six false alarms.
 MOST_DEBT = 25
-# Without answers the level stays within this factor of the rate.
+# Until somebody has answered, the level stays within this factor of the rate.
 _FACTOR = 2.0
-#: Moving average of alarms, over about five rows, above which there is a run of them.
-#: Without answers, rows of a run are not learned from.
+#: Moving average of alarms above which they are a run. Rows of a run are not learned
+#: from until somebody has answered.
 RUN = 0.5
+# Share of that average that stays when a row comes: it is over about five rows.
 _MEMORY = 0.8
 # With this share of tied scores and fewer, unchanged yes/no rows raised no more drift
 # flags than continuous ones. From a fifth on they raised more
@@ -59,12 +62,12 @@ class Anchors(NamedTuple):
     Attributes
     ----------
     scores : ndarray of shape (T, WINDOW)
-        Its left-out scores, ascending, NaN where a task has fewer; those of all tasks,
-        in its own units, where it has too few.
+        Left-out scores of each task, ascending, padded with NaN. A task that has too
+        few gets those of all tasks, in its own unit.
     opening : ndarray of shape (T, WINDOW)
         The same, moved so that the first threshold is that of the model.
     low, high : ndarray of shape (T,)
-        Between these a threshold may move.
+        Bounds of thresholds.
     """
 
     scores: Array
@@ -82,30 +85,31 @@ def anchors_of(estimator: OneClassEstimator) -> Anchors:
     scores = np.full((n_tasks, WINDOW), np.nan)
     pool, weight = calibration.pooled()
     scale = calibration.scale
-    pool = _thinned(np.repeat(pool, _whole(weight)))
+    pool = _thinned(np.repeat(pool, _as_counts(weight)))
     too_few = calibration.too_few(rate)
     for t in range(n_tasks):
         task_scores = scale.undone(pool, t)
         if not too_few[t]:
             rows = slice(calibration.starts[t], calibration.starts[t + 1])
-            counts = _whole(calibration.weight[rows])
+            counts = _as_counts(calibration.weight[rows])
             task_scores = _thinned(np.repeat(calibration.scores[rows], counts))
         scores[t, : len(task_scores)] = task_scores
     scores = resolved(scores)
-    opening = _through(offset, scores, rate)
+    opening = _moved_to_offsets(scores, offset, rate)
     middle = np.nanmedian(opening, axis=1)
     first = np.minimum(offset, middle)
-    # Among too few scores for the rate no rank is low enough: the bound is the
-    # threshold.
+    # Where scores are too few for the rate, no rank is low enough: the threshold of the
+    # model is its own bound.
     ranked = _places(np.full(n_tasks, rate), scores) >= 0
     low = np.where(ranked, first - (middle - first), first)
     return Anchors(scores, opening, low, middle)
 
 
-def _through(offset: Array, scores: Array, rate: float) -> Array:
-    """Ascending scores (T, WINDOW), moved so that as many as the rate allows lie below.
+def _moved_to_offsets(scores: Array, offset: Array, rate: float) -> Array:
+    """Scores (T, WINDOW) moved so that the threshold among them is the offset (T,).
 
-    Tasks that borrow have thresholds that are no rank among their own scores.
+    Ascending scores stay ascending: those on the wrong side of the offset are set to
+    it. Tasks that borrow need this, as their offset is no quantile of their own scores.
     """
     place = _places(np.full(len(offset), rate), scores)[:, None]
     number = np.arange(WINDOW)
@@ -122,16 +126,15 @@ def _places(level: Array, window: Array) -> Codes:
 
 
 def first_window(scores: Array) -> Array:
-    """References (T, WINDOW) to start from, in the order in which scores leave.
+    """First references (T, WINDOW), in the order in which new rows replace scores.
 
-    Empty places are filled first. Then those of the left-out scores leave that lie
-    evenly among them (multiples of the golden ratio): if the lowest left first,
-    thresholds would rise.
+    Empty places come first. Scores are replaced evenly, low and high ones in turn, by
+    multiples of the golden ratio: if the lowest went first, thresholds would rise.
     """
     turn = (np.arange(WINDOW) + 0.5) * (np.sqrt(5.0) - 1.0) / 2.0 % 1.0
-    leaving = np.where(np.isnan(scores), -1.0, turn)
+    replaced = np.where(np.isnan(scores), -1.0, turn)
     return np.take_along_axis(
-        scores, np.argsort(leaving, axis=1, kind="stable"), axis=1
+        scores, np.argsort(replaced, axis=1, kind="stable"), axis=1
     )
 
 
@@ -145,8 +148,8 @@ def tasks_with_ties(scores: Array) -> Mask:
     return tied > _MOST_TIED * np.count_nonzero(~np.isnan(scores), axis=1)
 
 
-def _whole(weight: Array) -> Codes:
-    """Weights as counts, at least one."""
+def _as_counts(weight: Array) -> Codes:
+    """Weights rounded to whole numbers, at least 1."""
     return np.maximum(np.rint(weight), 1.0).astype(np.intp)
 
 
@@ -158,7 +161,7 @@ def _thinned(ascending: Array) -> Array:
 
 
 def reference_pvalues(window: Array, scores: Array) -> Array:
-    """P-value (k,) of each score among its reference (k, W); NaN without one."""
+    """P-value (k,) of each score among its reference (k, W), which may hold NaN."""
     below = np.count_nonzero(window <= scores[:, None], axis=1)
     return (1.0 + below) / (1.0 + np.count_nonzero(~np.isnan(window), axis=1))
 
@@ -166,10 +169,10 @@ def reference_pvalues(window: Array, scores: Array) -> Array:
 def current_thresholds(
     window: Array, level: Array, low: Array, high: Array, answered: Mask
 ) -> Array:
-    """Scores (k,) below which a row raises the alarm: its p-value is at most the level.
+    """Thresholds (k,): a row that scores below has a p-value of at most the level.
 
-    They stay within bounds. Tasks whose alarms are answered, and that owe too many,
-    raise none: not even rows far out do.
+    They stay within their bounds. A task whose alarms are answered and whose debt is
+    too large raises none: its threshold is minus infinity.
     """
     ascending = np.sort(window, axis=1)  # NaN last
     valid = np.count_nonzero(~np.isnan(window), axis=1)
@@ -179,12 +182,12 @@ def current_thresholds(
     threshold = np.where(place < valid, threshold, np.inf)
     threshold = np.where(place < 0, -np.inf, threshold)
     threshold = np.clip(threshold, low, high)
-    owes_most = answered & (level <= -STEP * MOST_DEBT)
-    return np.where(owes_most, -np.inf, threshold)
+    in_deep_debt = answered & (level <= -STEP * MOST_DEBT)
+    return np.where(in_deep_debt, -np.inf, threshold)
 
 
 def confirmed_low(low: Array, window: Array, confirmed: Mask) -> Array:
-    """The bound (k,), lowered to what a person has called normal."""
+    """Lower bounds (k,), moved down to the lowest score that somebody called normal."""
     return np.minimum(
         low, np.where(confirmed & ~np.isnan(window), window, np.inf).min(axis=1)
     )
@@ -198,9 +201,9 @@ def highest_level(rate: float) -> float:
 def moved_level(
     level: Array, weight: Array, alarm: Mask, rate: float, answered: Mask
 ) -> Array:
-    """Levels (k,) after rows that count as normal with some weight.
+    """Levels (k,) after rows that are normal with probability `weight`.
 
-    In tasks without an answer of their own the level stays at 0 or above.
+    Only a task of which an alarm was answered may have a level below 0.
     """
     moved = level + STEP * weight * (rate - alarm)
     moved = np.minimum(moved, highest_level(rate))
@@ -208,7 +211,7 @@ def moved_level(
 
 
 def guarded_level(level: Array, weight: Array, alarm: Mask, rate: float) -> Array:
-    """The same if no answer was ever given: in small steps, and never far."""
+    """The same until somebody has answered: small steps, near the promised rate."""
     moved = level + GUARDED_STEP * weight * (rate - alarm)
     return np.clip(moved, rate / _FACTOR, rate * _FACTOR)
 

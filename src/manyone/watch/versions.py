@@ -1,12 +1,12 @@
-"""The last models beside the one in use, with what each was fitted on.
+"""Versions of a model: the last ones, and facts about the rows of each.
 
 The models of ``fleet.manyone`` are in the folder ``fleet.manyone.versions``, as
 ``0001.manyone`` and ``0001.json``, from the first to the one in use.
 
-A model takes its place in three steps: it is written as a version, the store notes its
-number, and the file of the model is replaced while the store starts anew. A process
-that is killed in between leaves the note, and whoever comes next makes the last step
-good.
+A new model comes into use in three steps: it is written as a version, the store notes
+its number, and then its file replaces that of the model, and the store starts anew. If
+a process is killed before the last step, the note stays, and the next process does that
+step.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from manyone.tables import TableModel
     from manyone.watch.store import Store
 
-#: Versions that stay.
+#: So many of the last versions stay.
 KEPT = 5
-# Notes in a store: the last version, and one that is on its way.
+# Names of notes in a store: the last version, and one that is coming into use.
 _LAST = "version"
 _COMING = "version_coming"
 
@@ -34,17 +34,17 @@ _COMING = "version_coming"
 def replace_model(
     store: Store, path: Path, challenger: TableModel, facts: Facts
 ) -> None:
-    """Let another model take the place of the one in a file, which becomes a version.
+    """Replace the model in a file by another, and make both of them versions.
 
     Parameters
     ----------
     store : Store
-        That of the file's ``manyone watch``.
+        Of the ``manyone watch`` that uses the file.
     path : Path
         File of the model in use.
     challenger : TableModel
     facts : dict
-        What it was fitted on, for the file beside it.
+        About its rows, for the file beside it.
     """
     folder = _folder(path)
     folder.mkdir(exist_ok=True)
@@ -63,7 +63,7 @@ def replace_model(
 
 
 def complete(store: Store, path: Path) -> bool:
-    """Finish what a process that was killed has begun; whether there was anything."""
+    """Do the last step that a killed process has left; whether there was one."""
     coming = store.note(_COMING)
     if not coming:
         return False
