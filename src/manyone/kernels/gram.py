@@ -32,13 +32,13 @@ from manyone.kernels.kernel import (
 )
 from manyone.kernels.landmarks import FeatureMap
 
-# Rows of a task, on average, from which it pays to score them together (`bench_scale.py
-# scoring`: 0.70 and 0.73 of the bare rate, 0.67 and 0.70 without).
+# Mean number of rows of a task from which it pays to score them by one product. (0.70
+# and 0.73 of the bare rate, 0.67 and 0.70 without: `bench_scale.py scoring`.)
 _RUNS = 4
 
 
 class KernelChoice(Protocol):
-    """An estimator, as far as it chooses a kernel; see :func:`resolve_kernel`."""
+    """The parameters of an estimator that choose its kernel: :func:`resolve_kernel`."""
 
     kernel: str | Callable[..., float]
     gamma: str | float
@@ -80,7 +80,7 @@ class Points:
         return self.kernel.side(self.X)
 
     def __getstate__(self) -> dict[str, object]:
-        """State without what follows from it."""
+        """State without cached values."""
         return {"kernel": self.kernel, "X": self.X, "columns": self.columns}
 
     def new_rows(self, X: Rows) -> NewRows:
@@ -100,7 +100,7 @@ class Points:
         return self.kernel.against(new, self.side, chosen)
 
     def log_values(self, new: NewRows, points: Choice) -> Array:
-        """Logarithms (m, k) of `values` of a kernel that fades, also where these are 0."""
+        """Logarithms (m, k) of kernel values; finite where the values round to 0."""
         with np.errstate(all="ignore"):
             if self.kernel.name not in OF_DISTANCE:
                 return np.log(np.maximum(self.values(new, points), 0.0))
@@ -111,25 +111,25 @@ class Points:
 
     def blocks(self, X: Rows) -> Iterator[tuple[slice, Array]]:
         """Kernel values of new rows against all points, block by block."""
-        if X.shape[0] == 1:  # no need to ask how large a block may be
+        if X.shape[0] == 1:  # the size of a block takes time to ask for
             yield slice(0, 1), self.values(X)
             return
         for rows in row_blocks(X.shape[0], 2 * (self.X.shape[0] + X.shape[1])):
             yield rows, self.values(X[rows])
 
     def diagonal(self, X: Rows) -> Array:
-        """k(x, x) of new rows, shape (m,); not known for a precomputed kernel."""
+        """k(x, x) of new rows, shape (m,); unknown for a precomputed kernel."""
         return self.kernel.diagonal(X)
 
 
 class PointScorer:
-    """A scorer by points, which also gives the largest kernel values."""
+    """A scorer by kernel values against points, which also gives the largest of them."""
 
     points: Points
 
     @abstractmethod
     def own_and_largest(self, X: Rows, codes: Codes) -> tuple[Array, Array]:
-        """Scores (n,) for own tasks, and the largest kernel value of each row (n,)."""
+        """Scores (n,) of rows for their tasks (n,), and their largest kernel values."""
 
     @abstractmethod
     def all_of(self, K: Array) -> Array:
@@ -239,7 +239,7 @@ class Gram:
         model : estimator
             Its parameters are those of :func:`resolve_kernel`.
         kernel : Kernel or None
-            One whose width is known already.
+            One that has its width already; None: it follows from the rows.
 
         Returns
         -------
@@ -298,7 +298,7 @@ class Gram:
         return np.diagonal(self.given).copy()
 
     def by_number(self) -> Gram:
-        """The same for new rows that are lines of the matrix, computed once."""
+        """The same for new rows that are lines of the matrix, which is computed once."""
         matrix = self.matrix() if self.given is None else self.given
         return Gram(replace(self.points, columns=np.arange(len(matrix))), matrix)
 

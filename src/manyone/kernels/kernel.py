@@ -37,17 +37,14 @@ KERNELS = frozenset(
 )
 #: Kernels that are a decreasing function of a distance.
 OF_DISTANCE = frozenset({*DISTANCES, MIXTURE})
-#: Kernels that are evaluated here, on shifted and scaled rows, and powers of the scale.
+#: Kernels that are evaluated here, on shifted and scaled rows: the powers of the scale
+#: that their distances are divided by.
 _POWERS = {"rbf": (2,), "laplacian": (1,), MIXTURE: (2, 1)}
-# From here on a kernel matrix may be too much for the machine.
+# Smaller kernel matrices fit into any memory.
 _LARGE = 8192
 # Below this limit of gamma (|x|^2 + |y|^2), distances may be computed by one product:
 # rounding of |x|^2 + |y|^2 - 2 x'y changes the kernel by less than 1e-10.
 _PRODUCT_LIMIT = 1e-10 / np.finfo(float).eps
-# Rows whose kernel values say whether those of a callable fall from 1 to 0.
-_SEEN = 64
-# Beyond this size one call for each set of rows costs no more than one for all sets.
-_SMALL = 64
 
 
 #: A selection of rows.
@@ -87,11 +84,11 @@ class NewRows(NamedTuple):
     rows: Rows
     extended: Array | None = None
 
-    def take(self, some: Choice) -> NewRows:
-        """Some of the rows."""
+    def take(self, chosen: Choice) -> NewRows:
+        """A selection of the rows."""
         if self.extended is None:
-            return NewRows(self.rows[some])
-        return NewRows(self.rows[some], self.extended[some])
+            return NewRows(self.rows[chosen])
+        return NewRows(self.rows[chosen], self.extended[chosen])
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,7 +188,7 @@ class Kernel:
                     product = new.extended @ side.extended[chosen].T
                     exponents.append(np.minimum(product, 0.0, out=product))
                     continue
-            # Far apart beside the width: differences first, then squares.
+            # Rows are far apart beside the width: differences first, then squares.
             apart = widths.distances(DISTANCES[name], new.rows, side.rows[chosen])
             exponents.append(-gamma * apart)
         return exponents
@@ -326,8 +323,9 @@ def resolve_kernel(
     """
     if not isinstance(kernel, str):
         called = Kernel(kernel, params=dict(params or {}))
-        some = X[np.sort(np.argsort(row_hashes(X))[:_SEEN])]
-        return replace(called, fades=falls_from_one(called(some, some)))
+        # Kernel values of 64 rows tell whether they fall from 1 to 0.
+        sample = X[np.sort(np.argsort(row_hashes(X))[:64])]
+        return replace(called, fades=falls_from_one(called(sample, sample)))
     if kernel.endswith("chi2") and sparse.issparse(X):
         raise ValueError(
             f"kernel={kernel!r} takes no sparse rows. Give them by X.toarray()."
@@ -395,8 +393,8 @@ def mean_distance(metric: str, X: Rows, weight: Array) -> float:
         return sum(
             float(distance @ mass) for distance, mass in widths.pairs(metric, X, share)
         )
-    # Sorted, a value is added for every row below it and subtracted for every one
-    # above.
+    # In ascending order, a value is added once for every row below it, and subtracted
+    # for every row above.
     total = 0.0
     for columns in row_blocks(X.shape[1], 4 * X.shape[0]):
         values = X[:, columns].toarray() if sparse.issparse(X) else X[:, columns]
@@ -416,7 +414,8 @@ def times_power(value: float, scale: float, power: int) -> float:
 
 
 def _with_largest_entry_one(X: Rows) -> Rows:
-    # Squares of tiny or huge entries leave the range of float64; the cosine does not.
+    """Rows (n, d) divided by their largest entry; sparse ones as they are."""
+    # Squares of tiny and huge entries would leave the range of float64.
     if sparse.issparse(X):
         return X
     largest = np.abs(X).max(axis=1, keepdims=True)
@@ -425,7 +424,8 @@ def _with_largest_entry_one(X: Rows) -> Rows:
 
 def kernel_grams(kernel: Kernel, X: Array) -> Array:
     """Gram matrices (g, n, n) of g sets of rows (g, n, d)."""
-    if kernel.name == "rbf" and X.shape[1] <= _SMALL:
+    # Beyond 64 rows, a call for each set costs no more than one for all sets.
+    if kernel.name == "rbf" and X.shape[1] <= 64:
         gamma = kernel.gamma[0]
         with np.errstate(over="ignore", under="ignore"):
             if 1e-70 < kernel.scale < 1e70:  # one number instead of all rows

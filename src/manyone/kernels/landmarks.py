@@ -94,7 +94,7 @@ def landmark_features(
 def _explained(
     kernel: Kernel, X: Rows, chosen: Codes, L: Array, Phi: Array, m: int
 ) -> Array:
-    """What new landmarks explain of each row (n,) beyond the first m; fills Phi in."""
+    """What new landmarks explain of each row (n,) beyond the first m, into Phi too."""
     side = kernel.side(X[chosen])
     chosen_features = Phi[chosen, :m].T
 
@@ -109,7 +109,10 @@ def _explained(
 
 
 def _accept(H: Array, bar: Array) -> tuple[list[int], Array]:
-    """Candidates whose residual still exceeds their bar, and their Cholesky factor."""
+    """Candidates whose residual still exceeds their bar, and their Cholesky factor.
+
+    A candidate lowers the residuals of those after it.
+    """
     H = H.copy()
     accepted: list[int] = []
     columns = []

@@ -15,7 +15,7 @@ from manyone.data.rows import row_blocks
 DISTANCES = {"rbf": "sqeuclidean", "laplacian": "cityblock", "chi2": "chi2"}
 #: Kernels whose ``gamma`` multiplies an inner product.
 PRODUCTS = frozenset({"poly", "polynomial", "sigmoid"})
-# The median of more rows is that of a sample of so many: off by a few per cent.
+# A sample of so many rows stands for more: its median is off by a few per cent.
 _MOST_ROWS = 2048
 
 
@@ -49,8 +49,8 @@ def weighted_median(values: Array, weight: Array) -> float:
 def median_distance(metric: str, X: Rows, weight: Array) -> float:
     """Median over all n^2 pairs of rows, counted by their weights.
 
-    Of many rows only some, evenly spaced, are compared. A fit sorts its rows by task
-    and content: the choice does not depend on the order in which rows were given.
+    Of many rows a sample is compared, evenly spaced. A fit sorts its rows by task and
+    content, so the sample does not depend on the order in which rows were given.
     """
     n = X.shape[0]
     if n > _MOST_ROWS:
@@ -64,13 +64,13 @@ def median_distance(metric: str, X: Rows, weight: Array) -> float:
 
 
 def pairs(metric: str, X: Rows, share: Array) -> Iterator[tuple[Array, Array]]:
-    """Distances of all unordered pairs, in blocks, and the share of ordered pairs."""
+    """Distances of all unordered pairs of rows, and their shares of all, in blocks."""
     n = X.shape[0]
     for block in row_blocks(n, n):
         start = block.start
         stop = block.stop
         distance = distances(metric, X[block], X[start:])
-        # An unordered pair stands for two ordered ones, a row with itself for one.
+        # An unordered pair counts twice, a row with itself once.
         mass = np.triu(2.0 * np.outer(share[start:stop], share[start:]))
         np.einsum("ii->i", mass[:, : stop - start])[:] /= 2.0
         upper = np.triu_indices(stop - start, 0, n - start)

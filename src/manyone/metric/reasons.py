@@ -1,11 +1,11 @@
-r"""Which column makes a row unusual: what changes if that column were as expected.
+r"""Which column makes a row unusual: what its expected value would change.
 
-With :math:`P = C_t^{-1}` the inverse covariance of a task and z a row about the task's
-mean, the best correction of the coordinates S of one column leaves :math:`z_S -
-P_{SS}^{-1} (Pz)_S`: what the other columns let one expect. Corrections stay within the
-range of values that were seen, and one by :math:`\delta` lowers :math:`z'Pz` by
-:math:`2 \delta' (Pz)_S - \delta' P_{SS} \delta`. So a column that could only make up
-for another one by an impossible value gains little.
+Let :math:`P = C_t^{-1}` be the inverse covariance of a task, and z a row about the mean
+of the task. Given the other columns, the expected coordinates S of one column are
+:math:`z_S - P_{SS}^{-1} (Pz)_S`. A correction by :math:`\delta` towards them lowers
+:math:`z'Pz` by :math:`2 \delta' (Pz)_S - \delta' P_{SS} \delta`: the gain. Corrected
+values stay within the range of values that were seen. So a column gains little where
+only an impossible value would make up for another column.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def find_reasons(
     codes : ndarray of shape (n,)
         Tasks of the rows.
     source : ndarray of shape (D,)
-        Column that each coordinate belongs to; none where it is negative.
+        Column that each coordinate belongs to; negative: to none.
     low, high : ndarray of shape (D,)
         Range that was seen.
 

@@ -16,45 +16,43 @@ from manyone.metric.shrinkage import (
 )
 from manyone.metric.strength import LEAST_COVARIANCE_PRIOR, LEAST_SCALE_PRIOR
 
-# In multiples of the median neighbour distance: closer rows estimate the metric.
-_CLOSE = 2.0
-# In multiples of the median distance from the mean: closer rows have weight 1.
-_FAR = 1.75
-# With few columns that limit grows until this share of Gaussian rows is within.
-_GAUSSIAN_SHARE = 0.99
-# Weights fall with this power of the distance; below the least one a row is left out.
-_POWER = 4
-_LEAST_WEIGHT = 1e-3
 # Neighbours are looked for among so many rows of a task.
 _MOST_NEIGHBOURS = 500
 # Stands for distances that overflow.
 _LARGEST_DISTANCE = 1e300
-# Differences of rounding are no differences.
+# Relative differences up to this are rounding.
 _ROUNDING = 1e-9
 
 
 def robust_weights(X: Array, codes: Codes, weight: Array, n_tasks: int) -> Array:
     r"""Weight of each training row: 1, or less for rows that are far away and isolated.
 
-    Let :math:`e_i` be the distance of row i to the second nearest row j of its task,
-    and :math:`v_t` its median in the task, or in all tasks if that is larger. Row i is
-    isolated if :math:`e_i > \max(e_j, v_t)`: row j has nearer neighbours than row i.
-    Rows of a rare kind are not isolated, except at its border.
+    **Isolated rows.** Let :math:`e_i` be the distance of row i to the second nearest
+    row j of its task. Its median in the task is :math:`v_t`, or that in all tasks if it
+    is larger. Row i is isolated if :math:`e_i > \max(e_j, v_t)`: its neighbour has
+    nearer neighbours than it has. Rows of a rare kind are not isolated, except at the
+    border of their kind.
 
-    Let :math:`\delta_i` be the distance of row i from the mean of its task in the
-    adaptive metric (:func:`manyone.metric.shrinkage.task_whitenings`) of the other rows
-    that have :math:`e \le 2 v_t`, and :math:`u_t` its median as before. An isolated row
-    gets the weight :math:`\min(1, (c u_t / \delta_i)^4)`; c is 1.75, or for few columns
-    the limit that 99 % of Gaussian rows keep. So at least half of a task has weight 1.
-    Binary columns do not count in this distance.
+    **Far rows.** Let :math:`\delta_i` be the distance of row i from the mean of its task
+    in the adaptive metric (:func:`manyone.metric.shrinkage.task_whitenings`). That
+    metric is learned from the other rows with :math:`e \le 2 v_t`. Its median is
+    :math:`u_t`, as before. An isolated row gets the weight
 
-    Distances e sum :math:`|x_{ic} - x_{jc}| / s_{tc}` over columns c, with s the median
-    deviation from the median in the task, shrunk to the pooled one as standard
-    deviations are. Columns with one value in most rows of a task do not count there: a
-    rare value is not yet a mistake.
+    .. math:: \min\bigl(1, (c\, u_t / \delta_i)^4\bigr),
 
-    Neighbours are looked for among at most 500 rows of a task, evenly spaced in their
-    order, so that the cost is not quadratic beyond that.
+    and 0 below a thousandth. c is 1.75, or with few columns the ratio that 99 % of
+    Gaussian rows stay within. So at least half of a task has weight 1. Binary columns
+    do not count in this distance.
+
+    **Distances to neighbours** sum :math:`|x_{ic} - x_{jc}| / s_{tc}` over columns c. s
+    is the median deviation from the median in the task, shrunk to the pooled one as
+    standard deviations are. Columns with one value in most rows of a task do not count
+    there: a rare value is not yet a mistake. Neighbours are looked for among at most
+    500 rows of a task, evenly spaced in their order, so that the cost stays linear.
+
+    What the weights buy: 5 % faults among the normal rows of real sets cost 1.3 points
+    of AUC, and 8.4 without (three cuts of ``benchmarks/bench_faults.py
+    contamination``).
 
     Parameters
     ----------
@@ -74,7 +72,7 @@ def robust_weights(X: Array, codes: Codes, weight: Array, n_tasks: int) -> Array
     isolated = second > (1.0 + _ROUNDING) * np.maximum(neighbour_second, usual)
     if not isolated.any():
         return np.ones(len(X))
-    close = second <= (1.0 + _ROUNDING) * _CLOSE * usual
+    close = second <= (1.0 + _ROUNDING) * 2.0 * usual
     X = np.where(binary_columns(X, codes, weight, n_tasks), 0.0, X)
     priors = LEAST_SCALE_PRIOR, LEAST_COVARIANCE_PRIOR
     metric = task_whitenings(X[close], codes[close], weight[close], n_tasks, *priors)
@@ -82,21 +80,22 @@ def robust_weights(X: Array, codes: Codes, weight: Array, n_tasks: int) -> Array
     close_weight = np.where(close, weight, 0.0)
     distance = _left_out_distance(Z, codes, close_weight, n_tasks)
     half = max(len(metric.pooled.basis), 1) / 2.0
-    gaussian = np.sqrt(gammaincinv(half, _GAUSSIAN_SHARE) / gammaincinv(half, 0.5))
-    limit = max(_FAR, float(gaussian))
+    gaussian = np.sqrt(gammaincinv(half, 0.99) / gammaincinv(half, 0.5))
+    limit = max(1.75, float(gaussian))
     allowed = _usual_distance(distance, codes, weight, n_tasks)
     allowed *= (1.0 + _ROUNDING) * limit
     beyond = isolated & (distance > allowed)
     ratio = np.where(beyond, allowed / np.where(beyond, distance, 1.0), 1.0)
-    weights = ratio**_POWER
-    return np.where(weights < _LEAST_WEIGHT, 0.0, weights)
+    weights = ratio**4
+    return np.where(weights < 1e-3, 0.0, weights)
 
 
 def _left_out_distance(Z: Array, codes: Codes, weight: Array, n_tasks: int) -> Array:
     """Distance of white rows (n, d) from their task's mean without one count of each.
 
-    `weight` is 0 for rows that the metric was learned without. Without row i the
-    scatter A of its task is A - q w z z', z its deviation, which itself grows by q.
+    `weight` is 0 for rows that the metric was learned without. Let z be the deviation
+    of row i from the mean. When the row leaves, z grows by a factor q, and the scatter
+    A of its task becomes A - q w z z'.
     """
     total = np.bincount(codes, weight, n_tasks)[codes]
     count = np.minimum(weight, 1.0)
@@ -115,8 +114,8 @@ def _second_nearest(
 ) -> tuple[Array, Array]:
     """Distance of each row (n, d) to the second nearest other row of its task.
 
-    The second array is the same distance of that neighbour. Copies are other rows. Both
-    are 0 where a task has no two rows.
+    The second array (n,) is the same distance of that neighbour. Copies count as other
+    rows. Both are 0 in tasks of a single row.
     """
     order, starts = group_rows(codes, n_tasks)
     second = np.zeros(len(X))
@@ -137,8 +136,8 @@ def _second_nearest(
             second[rows] = _second_smallest(distance, is_self, candidate_weight)
             nearest = second[rows, None]
             tied = np.abs(distance - nearest) <= _ROUNDING * nearest
-            theirs = np.where(tied & ~is_self, candidate_second, 0.0)
-            neighbour_second[rows] = theirs.max(axis=1)
+            of_nearest = np.where(tied & ~is_self, candidate_second, 0.0)
+            neighbour_second[rows] = of_nearest.max(axis=1)
     return second, neighbour_second
 
 
@@ -163,7 +162,7 @@ def _distances(X: Array, Y: Array) -> Array:
 def _usual_distance(
     distance: Array, codes: Codes, weight: Array, n_tasks: int
 ) -> Array:
-    """Median of distances (n,) in the task of each row, or of all but 0 if larger."""
+    """Median of distances (n,) in the task of each row, or of all positive if larger."""
     usual = task_medians(distance[:, None], codes, weight, n_tasks)[:, 0]
     positive = np.flatnonzero(distance > 0.0)
     if len(positive):

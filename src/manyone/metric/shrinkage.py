@@ -104,8 +104,6 @@ def shrunk(
 ) -> Array:
     """``(total + prior pooled) / (freedom + prior)``: variances shrunk to pooled ones.
 
-    Every shrunk quantity of a task comes from here.
-
     Parameters
     ----------
     total : ndarray of shape (T, d)
@@ -134,7 +132,7 @@ def task_means(X: Array, codes: Codes, weight: Array, n_tasks: int = 0) -> Array
     """
     counts = np.bincount(codes, weight, n_tasks)
     share = (weight / np.where(counts > 0, counts, 1.0)[codes])[:, None]
-    # Relative to one row of each task: a large constant must not leave rounding behind.
+    # About one row of each task, so that a large constant leaves no rounding.
     mean = np.zeros((len(counts), X.shape[1]))
     mean[codes] = X
     np.add.at(mean, codes, share * X - share * mean[codes])
@@ -154,14 +152,14 @@ def task_scales(
     freedom: Array,
     prior: float | str,
 ) -> tuple[Array, Array]:
-    """Standard deviation of columns in each task (T, d), shrunk to the pooled one.
+    """Standard deviations of columns in each task (T, d), shrunk to the pooled ones.
 
-    Also returned are the rows that pooled ones count for, shape (d,): `prior`, or what
+    The second array (d,) has the rows that pooled ones count for: `prior`, or what
     :func:`~manyone.metric.strength.scale_strengths` estimates.
     """
     # In units of the largest deviation, so that squares neither overflow nor vanish.
     unit = np.abs(centred).max(axis=0)
-    # Differences of rounding are no variation.
+    # What differs by rounding only does not vary.
     varies = unit > 1e-12 * np.abs(X).max(axis=0)
     unit = np.where(varies, unit, 1.0)
     squares = np.zeros((len(freedom), X.shape[1]))
@@ -172,7 +170,7 @@ def task_scales(
     else:
         priors = np.full(X.shape[1], float(prior))
     scale = unit * np.sqrt(shrunk(squares, freedom, pooled, priors))
-    # A column that varies between tasks only has that deviation; a constant has 1.
+    # A column that varies only between tasks has that deviation, a constant one 1.
     largest = np.abs(X).max(axis=0)
     between = (X / np.where(largest > 0, largest, 1.0)).std(axis=0)
     fallback = np.where(between > 1e-12, between * largest, 1.0)
@@ -185,7 +183,7 @@ def two_valued_columns(X: Array) -> Mask:
 
 
 def binary_columns(X: Array, codes: Codes, weight: Array, n_tasks: int) -> Mask:
-    """Columns of two values that vary inside tasks as much as between them.
+    """Columns of two values that vary at least half as much inside tasks as overall.
 
     Parameters
     ----------
@@ -289,9 +287,10 @@ def _inverse_root(
         distance = square - values.sum() ** 2 / d
         noise = (fourth - square) / total
         shrinkage = float(np.clip(noise / distance, 0.0, 1.0)) if distance > 0 else 1.0
-    # Without any shrinkage, directions in which no task varies have no finite factor.
+    # Without shrinkage, directions in which no task varies would have no finite factor.
     ridge = max(shrinkage * mu, _EPS * values[-1])
-    # A complete basis leaves no other direction: take a floor that cancels nothing.
+    # A complete basis leaves no other direction. The floor is then one that does not
+    # cancel digits.
     smallest = values[-1] if len(values) == d else ridge
     floor = float(1.0 / (scale * np.sqrt(smallest)))
     deviation = scale * np.sqrt((1 - shrinkage) * values + ridge)
@@ -317,9 +316,9 @@ def task_whitenings(
     The root taken is :math:`M_t^{-1/2} W^{-1/2}`, where :math:`M_t` is :math:`C_t`
     after whitening with W: a few directions per task, :math:`O(n_t d \min(n_t, d))`.
 
-    Binary columns (:func:`binary_columns`) have no covariance: two rows that differ
-    there differ by :math:`2^{-1/2}`. Otherwise a value that few rows of a task have had
-    would be further away than any fault.
+    Binary columns (:func:`binary_columns`) have no covariance. Two rows that differ
+    there are :math:`2^{-1/2}` apart. Otherwise a value that is rare in a task would be
+    farther away than any fault.
 
     Parameters
     ----------
@@ -371,7 +370,7 @@ def task_whitenings(
 def _task_directions(
     white: Array, codes: Codes, n_tasks: int
 ) -> tuple[Codes, Array, Array]:
-    """Where tasks start, their principal directions, and their scatter along these."""
+    """Where tasks start (T + 1,), their principal directions (r, d), scatter (r,)."""
     order, first_row = group_rows(codes, n_tasks)
     sizes = np.diff(first_row)
     d = white.shape[1]
@@ -399,7 +398,7 @@ def insert_binary_columns(
     """
     places = np.flatnonzero(binary) - np.arange(binary.sum())
     scale = np.insert(metric.scale, places, 0.0, axis=1)
-    # No direction has a part in a binary column: only the floors multiply it.
+    # Directions are 0 in binary columns: only the floors multiply these.
     floors = metric.pooled.floor * metric.floor[:, None]
     scale[:, binary] = np.sqrt(2.0) * ranges * floors
     pooled_basis = np.insert(metric.pooled.basis, places, 0.0, axis=1)
@@ -415,7 +414,7 @@ def insert_binary_columns(
 def _principal_directions(rows: Array) -> tuple[Array, Array]:
     """Eigenvalues (..., m), directions (..., m, d) of the scatter of rows (..., n, d).
 
-    Both are 0 where rounding alone is left.
+    Both are 0 where only rounding is left.
     """
     wide = rows.shape[-1] > rows.shape[-2]
     across = np.swapaxes(rows, -1, -2)
@@ -430,5 +429,5 @@ def _principal_directions(rows: Array) -> tuple[Array, Array]:
 
 
 def _rounding(values: Array, size: int) -> Array:
-    """Smallest resolved one of ascending eigenvalues of sums of `size` terms."""
+    """Rounding of ascending eigenvalues (..., m) of sums of `size` terms, (..., 1)."""
     return np.maximum(size * _EPS * values[..., -1:], _TINY)
