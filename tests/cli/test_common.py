@@ -105,6 +105,14 @@ def test_names_reach_a_terminal_as_texts_and_not_as_orders(capsys):
     assert common.shown("Größe 25 °C\n日本") == "Größe 25 °C 日本"
 
 
+def test_columns_of_numbers_stand_at_the_right(capsys):
+    lines = [("pump 3", "99.5 ± 0.1", "2026-11-02"), ("pump 10", "1,200", "")]
+    common.print_lines("Tasks", ("task", "AUC of faults", "when"), lines)
+    out = capsys.readouterr().out
+    assert "│ pump 10 │         1,200 │            │" in out
+    assert "│    99.5 ± 0.1 │" in out
+
+
 def test_our_own_mistakes_can_be_looked_at(monkeypatch):
     monkeypatch.setenv("MANYONE_DEBUG", "1")
     with pytest.raises(ZeroDivisionError):

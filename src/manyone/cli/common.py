@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 import typer
 
@@ -30,6 +30,7 @@ _TERMINATED = 128 + signal.SIGTERM
 _KEEPING = ("watch", "run", "reproduce")
 _SHORT = 1.0  # seconds of work that need no progress bar
 _LOG_SECONDS = 10.0  # between lines where there is no terminal
+_NUMBER = re.compile(r"-?[\d.,]*( ± [\d.]+)?")  # or nothing
 
 
 class InputError(Exception):
@@ -234,7 +235,10 @@ def print_table(table: Table) -> None:
 def print_lines(
     title: str, heads: Sequence[str], lines: Sequence[Sequence[str]]
 ) -> None:
-    """Print texts as a small table; without heads if these are empty."""
+    """Print texts as a small table; without heads if these are empty.
+
+    Columns of numbers stand at the right.
+    """
     from rich.console import Console
     from rich.table import Table as Lines
     from rich.text import Text
@@ -242,8 +246,10 @@ def print_lines(
     table = Lines(
         title=Text(shown(title)), title_justify="left", show_header=any(heads)
     )
-    for head in heads:
-        table.add_column(Text(shown(head)), overflow="fold")
+    for k, head in enumerate(heads):
+        has_numbers = all(_NUMBER.fullmatch(str(line[k])) for line in lines)
+        side: Literal["left", "right"] = "right" if has_numbers else "left"
+        table.add_column(Text(shown(head)), overflow="fold", justify=side)
     for line in lines:
         table.add_row(*(Text(shown(str(text))) for text in line))
     Console().print(table)
