@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import signal
 import sqlite3
 import subprocess
@@ -9,6 +10,7 @@ import sys
 import time
 from collections import Counter
 from contextlib import closing
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -18,6 +20,7 @@ import manyone
 from manyone.cli import main
 from receivers import Receiver
 
+PAGE = Path(__file__).parents[2] / "docs" / "everyday.rst"
 CONFIG = """
 [data]
 model = "fleet.manyone"
@@ -123,16 +126,22 @@ def test_a_month_of_a_fleet(month, capsys):
     check_what_happened(month)
     check_messages(month)
     check_files(month)
-    print_what_the_documentation_shows(month)
+    check_documentation(month)
 
 
-def print_what_the_documentation_shows(month):
-    """What docs/everyday.rst quotes; ``pytest -rP`` prints it."""
+def check_documentation(month):
+    """docs/everyday.rst shows what this month prints; ``pytest -rP`` prints it all."""
     for day in (*fleet.ANSWERS, *range(0, fleet.DAYS, 7)):
         print(f"day {day}, exit code {month.codes[day]}:\n{month.said[day].out}")
-    print(json.dumps(month.receiver.delivered[0][1], indent=1))
+    first = month.receiver.delivered[0][1]
+    print(json.dumps(first, indent=1))
     for path in sorted(month.folder.glob("fleet.manyone.versions/*.json")):
         print(path.read_text())
+    page = " ".join(PAGE.read_text("utf-8").split())
+    assert first["text"] in page and first["worst_row"] in page
+    assert " ".join(month.said[1].out.split()) in page
+    (refitted,) = re.findall("A new model of .*", month.said[14].out)
+    assert refitted in page
 
 
 def check_rows(month):
