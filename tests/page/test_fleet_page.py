@@ -11,7 +11,7 @@ import pytest
 
 from made_up import made_up_findings
 from manyone.alerts.evidence import STANDS_OUT
-from manyone.cli.answers import read_answers
+from manyone.cli.answers import read_feedback
 from manyone.page.fleet import task_map, time_line, totals_of
 from manyone.page.fleet_page import embedded, fleet_page
 from manyone.page.html import THEMES
@@ -481,7 +481,7 @@ def test_alarms_and_incidents_are_answered_by_clicking(visit, report, tmp_path):
     path = tmp_path / "answers.csv"
     path.write_text(saved_answers(browser), "utf-8")
     assert {
-        int(name): word for name, word in read_answers(path).words.items()
+        int(name): word for name, word in read_feedback(path).words.items()
     } == wanted
     bar = browser.find_element("css selector", "dialog .answers-bar output")
     assert bar.text == f"{len(numbers)} answers, saved as answers.csv"
@@ -523,5 +523,5 @@ def test_answers_name_rows_by_their_ids_and_show_what_was_said(
     press(browser, first, "fault")
     answers = tmp_path / "answers.csv"
     answers.write_text(saved_answers(browser), "utf-8")
-    assert read_answers(answers).words == {rows.ids[worst]: "fault"}
+    assert read_feedback(answers).words == {rows.ids[worst]: "fault"}
     browser.execute_script("localStorage.clear()")

@@ -33,7 +33,7 @@ from manyone.cli import common
 
 
 class Command(NamedTuple):
-    """Where a command is, and what is said of it before it is imported.
+    """Where a command is, and its line of help, which needs no import.
 
     Attributes
     ----------
@@ -42,7 +42,7 @@ class Command(NamedTuple):
     help : str
         The first line of the function's docstring.
     extras : str
-        What it needs to be installed.
+        Extras of the package that it needs.
     """
 
     module: str

@@ -1,4 +1,4 @@
-"""Tables that people write for ``manyone watch``: answers, and what is muted."""
+"""Tables that people write for ``manyone watch``: answers and mutes."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _WORDS = ("normal", "fault", "later")
 
 
 @dataclass(frozen=True)
-class GivenAnswers:
-    """Answers as somebody gave them: of rows, or of incidents, by their ids."""
+class FeedbackTable:
+    """Words (normal, fault, later) by id, of rows or of incidents."""
 
     words: dict[str, str]
     of_incidents: bool = False
 
     def of_rows(self, store: Store) -> list[Answer]:
-        """One answer for each row."""
+        """One answer for each row, also where it was given for an incident."""
         answers = []
         for named, word in self.words.items():
             ids = alarms_of(store, named) if self.of_incidents else [named]
@@ -45,10 +45,10 @@ class GivenAnswers:
         return answers
 
 
-def read_answers(path: Path | None) -> GivenAnswers:
-    """Answers of a table, one for each id, or for each incident."""
+def read_feedback(path: Path | None) -> FeedbackTable:
+    """Answers in a table, one for each id, or for each incident."""
     if path is None:
-        return GivenAnswers({})
+        return FeedbackTable({})
     table = read_table(path, find=["normal"], need_rows=False)
     by_incident = "incident" in table.columns and "id" not in table.columns
     named = "incident" if by_incident else "id"
@@ -67,7 +67,7 @@ def read_answers(path: Path | None) -> GivenAnswers:
                 f"{path}: row {row}: {named} {row_id} is called {answers[row_id]} and "
                 f"{word}. Keep one."
             )
-    return GivenAnswers(answers, by_incident)
+    return FeedbackTable(answers, by_incident)
 
 
 def _answer_words(table: pl.DataFrame, column: str, path: Path) -> list[str]:
@@ -87,7 +87,7 @@ def _answer_words(table: pl.DataFrame, column: str, path: Path) -> list[str]:
 
 
 def read_mutes(path: Path, model: TableModel) -> list[Mute]:
-    """What a table says is muted."""
+    """Mutes in a table."""
     table = read_table(path, find=(), need_rows=False)
     needs = "entity; from, until and why may be left out"
     _refuse_missing("--mute", path, table, ("entity",), needs)
@@ -96,9 +96,9 @@ def read_mutes(path: Path, model: TableModel) -> list[Mute]:
     if "why" in table.columns:
         why = [text or "muted" for text in table["why"].cast(str).to_list()]
     task_names = {str(label) for label in model.tasks_.tolist()}
-    strange = [name for name in names if name is not None and name not in task_names]
-    if strange:
-        warn_user(f"{path}: the model does not know {shortlist(strange, 3)}.")
+    unknown = [name for name in names if name is not None and name not in task_names]
+    if unknown:
+        warn_user(f"{path}: the model does not know {shortlist(unknown, 3)}.")
     begin = _limits(table, "from", -np.inf, path)
     end = _limits(table, "until", np.inf, path)
     empty = np.flatnonzero(end <= begin)

@@ -1,4 +1,4 @@
-"""What all commands share: mistakes as one line, checks of files, progress bars."""
+"""Shared by all commands: errors as one line, checks of folders, tables, progress."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ from manyone.progress import listening
 from manyone.tablefiles import TableFileError
 
 STANDS_OUT = 3  # exit code where --exit-code asks for one: something stands out
-# Exit codes of what ctrl-C ended, and of what was asked to end, as shells have them.
+# Exit codes after ctrl-C and after SIGTERM, as shells have them.
 _STOPPED = 128 + signal.SIGINT
 _TERMINATED = 128 + signal.SIGTERM
-# Commands that keep what they have done so far.
-_KEEPING = ("watch", "run", "reproduce")
-_SHORT = 1.0  # seconds of work that need no progress bar
-_LOG_SECONDS = 10.0  # between lines where there is no terminal
+# Commands that save their work step by step, and resume it.
+_RESUMING = ("watch", "run", "reproduce")
+_SHORT = 1.0  # seconds of work that is done without a progress bar
+_LOG_SECONDS = 10.0  # between two lines in a log, where there is no terminal
 _NUMBER = re.compile(r"-?[\d.,]*( ± [\d.]+)?")  # or nothing
 
 
 class InputError(Exception):
-    """Something the user can mend; shown as one line."""
+    """An error that the user can mend, shown as one line."""
 
 
 def run(app: typer.Typer, args: Sequence[str] | None) -> int:
-    """Run a command; what goes wrong is one line on stderr.
+    """Run a command, and return its exit code. An error is one line on stderr.
 
-    Warnings are notes, a line each, where all went well.
+    After a command that went well, each warning is a line that begins with "note".
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ def run(app: typer.Typer, args: Sequence[str] | None) -> int:
     """
     terminated: list[int] = []
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # Names that its encoding cannot write end no command, as on stderr.
+        # A name that the encoding cannot write must not end the command.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         with (
@@ -68,45 +68,47 @@ def run(app: typer.Typer, args: Sequence[str] | None) -> int:
             warnings.simplefilter("default")
             code = app(args=args, prog_name="manyone", standalone_mode=False) or 0
         if code == _STOPPED:
-            raise KeyboardInterrupt  # the option parser has turned it into a code
+            raise KeyboardInterrupt  # the option parser turns it into a code
         for note in dict.fromkeys(str(warning.message) for warning in caught):
             _say(f"note: {note}")
         return code
     except (KeyboardInterrupt, typer.Abort):
         code = _TERMINATED if terminated else _STOPPED
-        text = _what_stopping_left(sys.argv[1:] if args is None else args)
-    except BrokenPipeError:  # whoever read our output has seen enough
-        # Or the interpreter complains at its end.
+        text = _stopped_sentence(sys.argv[1:] if args is None else args)
+    except BrokenPipeError:  # the reader of the output has closed it, as `head` does
+        # Else the interpreter prints an error when it ends.
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
         return 0
     except Exception as error:
         code = 2
-        text = _what_to_mend(error)
+        text = _error_sentence(error)
         if not text:
             if os.environ.get("MANYONE_DEBUG"):
                 raise
             code = 1
-            text = f"unexpected {type(error).__name__}: {error}. This is a mistake in "
-            text += "manyone; MANYONE_DEBUG=1 shows where."
+            text = (
+                f"unexpected {type(error).__name__}: {error}. This is a mistake in "
+                "manyone; MANYONE_DEBUG=1 shows where."
+            )
     _say(text)
     return code
 
 
-def _what_stopping_left(args: Sequence[str]) -> str:
-    """What is said of a command that was stopped."""
+def _stopped_sentence(args: Sequence[str]) -> str:
+    """The line about a command that was stopped."""
     command = next((word for word in args if not word.startswith("-")), "")
     if command == "serve":
         return "stopped."
-    if command in _KEEPING:
+    if command in _RESUMING:
         return "stopped. Run the same command again to go on."
     return "stopped. Nothing unfinished was saved: run the command from the start."
 
 
 def shown(text: str) -> str:
-    r"""A text in one line that a terminal shows and does not obey.
+    r"""A text in one line, without characters that would control a terminal.
 
-    Names come from tables and files. What would move the cursor, change colours or turn
-    the direction of writing is shown as Python writes it, ``\x1b`` for example.
+    Names come from tables and files. Characters that move the cursor, change colours or
+    turn the direction of writing are shown as Python writes them, as ``\x1b``.
     """
     line = " ".join(text.split())
     return "".join(
@@ -118,7 +120,7 @@ def shown(text: str) -> str:
 
 
 def echo(text: str, *, err: bool = False) -> None:
-    """Print a line that may hold names of others."""
+    """Print a line that may hold names from tables and files."""
     typer.echo(shown(text), err=err)
 
 
@@ -126,13 +128,13 @@ def _say(text: str) -> None:
     echo(f"manyone: {text}", err=True)
 
 
-def _what_to_mend(error: Exception) -> str:
-    """What the user is told of an error that is not ours; empty if it is."""
+def _error_sentence(error: Exception) -> str:
+    """The line about an error that the user can mend; empty for a fault in manyone."""
     if hasattr(error, "format_message"):  # of the option parser
         context = getattr(error, "ctx", None)
         more = f" See {context.command_path} --help." if context is not None else ""
         return f"{refused_option(error)}{more}"
-    # Of Python and of polars, which has errors of its own.
+    # From Python, or from polars in its own words.
     if re.search(rf"\[Errno {errno.ENOSPC}\]|\(os error {errno.ENOSPC}\)", str(error)):
         return "the disk is full. Make room, and give the command again."
     if isinstance(error, OSError) and error.filename and error.strerror:
@@ -161,7 +163,7 @@ def refused_option(error: Any) -> str:
 
 @contextmanager
 def _terminated_as_interrupted(terminated: list[int]) -> Iterator[None]:
-    """Let a request to end clean up as ctrl-C does; it is noted in the list."""
+    """Clean up after SIGTERM as after ctrl-C, and note the signal in the list."""
 
     def interrupt(number: int, frame: object) -> NoReturn:
         terminated.append(number)
@@ -179,17 +181,17 @@ def _terminated_as_interrupted(terminated: list[int]) -> Iterator[None]:
 
 
 def examples(docstring: str | None, command: str = "") -> str:
-    """What a docstring says of the use in a shell, for the end of a help text.
+    """Examples in a shell, from a docstring, for the end of a help text.
 
     Parameters
     ----------
     docstring : str or None
     command : str
-        Of a docstring about several commands, the one to speak of.
+        Only examples of this command, from a docstring about several.
     """
     lines = (docstring or "").partition("::\n\n")[2].rstrip().splitlines()
     chosen = [line for line in lines if f"manyone {command}" in line or not command]
-    # Paragraphs that are written line by line stay so.
+    # "\b" keeps the lines of a paragraph as they are.
     text = "\n".join(chosen).replace("\n\n  ", "\n\n\b\n  ").replace("::\n", ":\n")
     return f"\b\nExamples:\n{text}"
 
@@ -203,7 +205,7 @@ def command_of(function: Callable[..., None], epilog: str = "") -> Any:
 
 @contextmanager
 def needs(extras: str) -> Iterator[None]:
-    """Tell what to install where an import inside fails."""
+    """Say what to install if an import inside fails."""
     try:
         yield
     except ImportError as error:
@@ -259,19 +261,19 @@ def print_lines(
 def progress(
     doing: str, things: str, delay: float | None = None
 ) -> Iterator[Callable[[int, int | None], None]]:
-    """A bar on stderr, drawn from the first call on; in a log, a line now and then.
+    """Show a progress bar on stderr, or in a log a line now and then.
 
     Parameters
     ----------
     doing, things : str
-        What is done, and with what.
+        The work, and its units, as "scoring" and "rows".
     delay : float or None
-        Seconds before which it is not drawn; None: so many as need no bar.
+        Seconds before the bar appears; None: one second.
 
     Yields
     ------
     callable
-        Takes how many are done, and of how many, None where nobody knows.
+        Takes the units done and their total, None if that is not known.
     """
     from rich import progress as parts
     from rich.console import Console
@@ -304,9 +306,9 @@ def progress(
     try:
         yield update
         if due:
-            bar.start()  # elsewhere, as in a log, how it ended is enough
+            bar.start()  # without a terminal this prints the last state once
     except BaseException:
-        bar.update(line, visible=False)  # what is said next is all there is to say
+        bar.update(line, visible=False)  # only the line about the error is shown
         raise
     finally:
         if bar.live.is_started:
@@ -315,6 +317,6 @@ def progress(
 
 @contextmanager
 def working(doing: str) -> Iterator[None]:
-    """A bar on stderr for the steps told of inside, if they take over a second."""
+    """Show the progress of steps inside, as `manyone.progress` reports them."""
     with progress(doing, "steps") as update, listening(update, _say):
         yield

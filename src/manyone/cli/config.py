@@ -14,7 +14,7 @@ from manyone.cli.watch import watch
 
 #: ``manyone watch`` as the command line has it, which reads the options of [watch].
 WATCH = command_of(watch)
-# Options of watch that other sections have, or that make no sense here.
+# Options of watch that are keys of other sections, or make no sense in a file.
 _ELSEWHERE = {
     *("model", "table", "state", "sql", "db"),
     *("notify", "notify_test", "notify_later", "cool_down", "as_json", "exit_code"),
@@ -68,12 +68,14 @@ def read_config(path: Path) -> Settings:
 
 
 def _refuse_unknown(
-    path: Path, what: str, given: Iterable[str], keys: Iterable[str]
+    path: Path, kind: str, names: Iterable[str], keys: Iterable[str]
 ) -> None:
-    for name in given:
-        if name in keys:
-            continue
-        raise InputError(f"{path}: {name} is no {what}. Known are {', '.join(keys)}.")
+    """Refuse names of sections or keys that do not exist."""
+    for name in names:
+        if name not in keys:
+            raise InputError(
+                f"{path}: {name} is no {kind}. Known are {', '.join(keys)}."
+            )
 
 
 def _check(place: str, value: Any, kind: type) -> None:
@@ -89,7 +91,7 @@ def _check(place: str, value: Any, kind: type) -> None:
 
 
 def watch_context(path: Path, settings: Settings, table: Path) -> Any:
-    """The options of ``manyone watch`` that a file stands for, as `WATCH` takes them.
+    """Options of ``manyone watch`` in a file, as `WATCH` takes them.
 
     Raises
     ------

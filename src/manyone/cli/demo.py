@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any
 
-import jinja2  # noqa: F401 - better to know now than at the last step
+import jinja2  # noqa: F401 - if it is missing, fail now and not at the last step
 import numpy as np
 import polars as pl
 import typer
@@ -96,7 +96,7 @@ def demo(
 
 
 def _run_week(out: Path, today: Path) -> None:
-    """Let the same readings come day by day, as a scheduler would have them."""
+    """Watch the same readings day by day, as a scheduler would."""
     inbox = out / "inbox"
     inbox.mkdir(exist_ok=True)
     for name in ("fleet.state", "fleet.state-wal", "fleet.state-shm"):
@@ -113,7 +113,7 @@ def _run_week(out: Path, today: Path) -> None:
         with table_writer(inbox / f"{day}.csv") as add:
             add(rows)
         _say("run", config)
-        with suppress(typer.Exit):  # its code says that something stands out
+        with suppress(typer.Exit):  # with code 3 if something stands out
             run(config)
 
 

@@ -1,4 +1,4 @@
-"""``manyone fit`` and ``manyone info``: a model of normal rows, what is in it.
+"""``manyone fit`` and ``manyone info``: fit a model to normal rows, look into it.
 
 In a shell::
 
@@ -193,7 +193,7 @@ def fit(
     model.time_format_ = time_format
     if no_rows:
         model.drop_rows()
-    # After whoever is changing the file.
+    # Another process may be changing this file.
     with locked(out) if out.exists() else nullcontext():
         save(model, out)
     print_lines("What was learned", ("", ""), summary_of(model))
@@ -225,9 +225,9 @@ def _rows_to_fit(
     time_formats: Mapping[str, str],
     bad_values: BadValues,
 ) -> Any:
-    """Parquet in parts, read here or by workers of Dask; else the whole table.
+    """The rows of a fit: Parquet in parts, here or by Dask, else the whole table.
 
-    The kinds of the columns of a text file follow from all of its rows.
+    Text files are read whole, as the kinds of their columns follow from all rows.
     """
     if engine == "dask":
         with needs("dask"):
@@ -237,7 +237,7 @@ def _rows_to_fit(
             return dd.read_parquet(source)
     if isinstance(source, Path) and is_parquet(source):
         return ParquetTable(source, time_formats, bad_values)
-    # A name that holds a comma is one column or two: nobody knows before the header.
+    # Before the header is read, a name with a comma may be one column or two.
     return read_table(
         source,
         kinds=dict.fromkeys(_names(ignore), "text"),
@@ -248,7 +248,7 @@ def _rows_to_fit(
 
 
 def _names(texts: Sequence[str]) -> list[str]:
-    """Names that the texts of an option may stand for, whole or cut at commas."""
+    """Names that the texts of an option may mean, with commas or cut at commas."""
     return [name.strip() for text in texts for name in (text, *text.split(","))]
 
 
@@ -266,7 +266,7 @@ def _cluster(scheduler: str) -> AbstractContextManager[object]:
 
 
 def _method(method: str, no_tune: bool) -> str | OneClassEstimator:
-    """What TableModel takes for a method."""
+    """The parameter `method` of TableModel."""
     if method not in ("auto", *BY_NAME):
         names = ", ".join(sorted(BY_NAME))
         raise InputError(f"--method {method}: give auto, or one of {names}.")
@@ -276,7 +276,7 @@ def _method(method: str, no_tune: bool) -> str | OneClassEstimator:
 
 
 def _history(text: str, time: str | None) -> Literal["auto"] | int | None:
-    """What TableModel takes for a history."""
+    """The parameter `history` of TableModel."""
     if text == "auto":
         return "auto"
     if text == "none":

@@ -1,4 +1,4 @@
-"""Saved models of tables and the tables that are given to them."""
+"""Shared by commands: options, saved models, and tables for them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from manyone.tables.inputs import file_columns
 from manyone.tables.labels import joined_label
 from manyone.tables.worth import Worth
 
-#: Incidents that --json prints at most, the most telling ones.
+#: --json prints at most so many incidents, the least likely by chance.
 INCIDENTS_IN_JSON = 100
 Model = Annotated[Path, typer.Argument(help="File that manyone fit wrote.")]
 AtLeast = Annotated[
@@ -73,7 +73,7 @@ Database = Annotated[Path | None, typer.Option(help="DuckDB file that --sql read
 
 
 def source_of(table: Path | None, sql: str | None, db: Path | None) -> Source:
-    """Where the rows of a command come from."""
+    """The source of the rows of a command: a table or a query."""
     if db is not None and sql is None:
         raise InputError(f"--db {db}: give --sql, the query that selects the rows.")
     if (table is None) == (sql is None):
@@ -102,14 +102,14 @@ def rows_for(
     model : TableModel
     source : Path or Query
     find : collection of str
-        Further columns of a text file that are not just texts.
+        Further columns of a text file that are read as more than texts.
     """
     return read_table(source, **file_columns(model), find=find)
 
 
 @contextmanager
 def about(source: Source, first_row: int = 0) -> Iterator[None]:
-    """Say which file it is that a model refuses, and count rows from its beginning."""
+    """Name the file in errors inside, and count rows from its beginning."""
     try:
         yield
     except TableFileError:  # names the file itself
@@ -124,7 +124,7 @@ def about(source: Source, first_row: int = 0) -> Iterator[None]:
 
 
 def _remedy(error: TableError) -> str:
-    """What to do about an error, by options of a command where it is one of Python."""
+    """The remedy of an error, in options of a command instead of Python."""
     options: dict[type[TableError], str] = {
         errors.UnknownTaskError: "Enrol it, or give --unknown pooled to compare it "
         "with all tasks.",
@@ -142,12 +142,12 @@ def _name(source: Source) -> str:
 
 
 def chosen_columns(
-    option: str, given: Sequence[str], columns: Sequence[str], source: Source
+    option: str, texts: Sequence[str], columns: Sequence[str], source: Source
 ) -> list[str]:
-    """Columns named by an option, apart from one another or with commas between."""
+    """Columns named by an option, which is repeated or has commas between names."""
     names = [
         name
-        for text in given
+        for text in texts
         for name in (
             [text] if text in columns else [part.strip() for part in text.split(",")]
         )
@@ -188,7 +188,7 @@ def refuse_same(option: str, path: Path, *others: Source) -> None:
 
 
 def check_rate(alarm_rate: float, task_rate_limit: float | None = None) -> None:
-    """Refuse a rate that is none, and a limit that single tasks cannot have."""
+    """Refuse an alarm rate outside 0 to 1, and a limit below the rate."""
     if not 0.0 < alarm_rate < 1.0:
         raise InputError(
             f"--alarm-rate {alarm_rate:g}: give a share between 0 and 1, as 0.05."
@@ -200,10 +200,10 @@ def check_rate(alarm_rate: float, task_rate_limit: float | None = None) -> None:
         )
 
 
-def named_values(option: str, given: Sequence[str] | None) -> dict[str, str]:
-    """What an option that may be repeated says of columns, as ``flow=5``."""
+def named_values(option: str, texts: Sequence[str] | None) -> dict[str, str]:
+    """Values by column of an option that may be repeated, as ``flow=5``."""
     values: dict[str, str] = {}
-    for text in given or ():
+    for text in texts or ():
         name, equals, value = text.rpartition("=")
         if not equals or not name.strip() or not value.strip():
             raise InputError(f"{option} {text}: write COLUMN=VALUE.")
@@ -213,10 +213,10 @@ def named_values(option: str, given: Sequence[str] | None) -> dict[str, str]:
     return values
 
 
-def asked_worth(
+def worth_of(
     model: TableModel, at_least: Sequence[str] | None, direction: Sequence[str] | None
 ) -> Worth | None:
-    """What the options --at-least and --direction call worth an alarm."""
+    """Changes that are worth an alarm, by the options --at-least and --direction."""
     if not at_least and not direction:
         return None
     smallest = named_values("--at-least", at_least)
@@ -229,7 +229,7 @@ def asked_worth(
 
 
 def label_of(model: TableModel, words: Sequence[str]) -> Hashable:
-    """The label of a task from words: one for each task column."""
+    """The label of a task: one word, or one for each task column."""
     text = words[0] if len(words) == 1 else joined_label(words)
     for label in model.tasks_.tolist():
         if str(label) == text:
@@ -241,7 +241,7 @@ def label_of(model: TableModel, words: Sequence[str]) -> Hashable:
 
 @contextmanager
 def changing(path: Path) -> Iterator[TableModel]:
-    """A model that is read, changed and written, while no other process does so."""
+    """Read a model, and write it after the change, while other processes wait."""
     with locked(path):
         model = load_model(path)
         yield model

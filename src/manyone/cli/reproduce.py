@@ -109,7 +109,7 @@ def reproduce(
 def _what_to_run(
     data: Data | None, protocol: Kinds | None
 ) -> tuple[Data, tuple[str, ...], Kinds, tuple[str, ...]]:
-    """What is asked for: data, its sets, protocol, its kinds of anomaly."""
+    """Data, its sets, protocol and its kinds of anomaly, from two options."""
     if data is None:
         data = "all-faults" if protocol in ("faults", "time") else "mnist"
     faults = names("time" if protocol == "time" else "faults")

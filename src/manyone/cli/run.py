@@ -46,10 +46,10 @@ from manyone.watch.store import Store, open_store, read_store
 from manyone.watch.versions import complete, replace_model
 
 _PATTERN = "*?["
-# Notes in a store: the day of the last page, and of the last refit that was tried.
+# Names of notes in a store: the days of the last page and of the last tried refit.
 _REPORTED = "reported_day"
 _REFITTED = "refitted_day"
-# The last row when a run ended.
+# Name of a note: the last row when a run ended.
 _ENDED = "run_rows"
 # Parts of a day that a schedule may be early.
 _EARLY = 0.1
@@ -85,7 +85,7 @@ class _Due:
             )
 
     def do(self) -> bool:
-        """Do what is due; whether something stands out."""
+        """Do what is due; return whether something stands out."""
         if self._state.exists():
             with open_store(self._state) as store, about(self._state):
                 complete(store, self._model)
@@ -95,7 +95,7 @@ class _Due:
             try:
                 stands_out |= self._watch(table)
             except (InputError, OSError, ValueError) as error:
-                # A table that cannot be read holds up no other one.
+                # The other tables are watched all the same.
                 problems.append(error)
         if self._state.exists():
             if "notify" in self._settings:
@@ -112,9 +112,9 @@ class _Due:
         return stands_out
 
     def _stood_out(self) -> bool:
-        """Whether an incident stands out, unanswered, among rows since the last run.
+        """Whether an unanswered incident stands out since the last run that ended.
 
-        A run that was killed has told nobody, so rows since the last that ended count.
+        A run that was killed has returned no exit code, so its rows count again.
         """
         with open_store(self._state) as store:
             joined = incidents_of(store, since=int(store.note(_ENDED) or 0))
@@ -123,7 +123,7 @@ class _Due:
         return len(outstanding(joined)) > 0
 
     def _tables(self) -> list[Path]:
-        """Tables in the order of their names; of a pattern, those that have changed."""
+        """The table, or files of a pattern that have changed, by name."""
         text: str = self._settings["data"]["table"]
         folder = self._config.parent
         if not any(sign in text for sign in _PATTERN):
@@ -132,7 +132,7 @@ class _Due:
         if not paths:
             warn_user(f"{self._config}: no file is called {text} yet.", UserWarning)
             return []
-        # One is always watched: for answers, metrics, and tasks that are silent.
+        # Watch at least one, for answers, metrics and silent tasks.
         return [path for path in paths if self._is_new(path)] or paths[-1:]
 
     def _is_new(self, path: Path) -> bool:
@@ -144,7 +144,7 @@ class _Due:
         return read is None or read.consumed.stamp != stamp_of(path.stat())
 
     def _watch(self, table: Path) -> bool:
-        """Watch a table; whether something stands out."""
+        """Watch a table; return whether something stands out."""
         settings = dict(self._settings)
         options = dict(settings.get("watch", {}))
         answers = options.get("feedback")
@@ -166,7 +166,7 @@ class _Due:
         warn_of_messages(unsent)
 
     def _is_due(self, store: Store, note: str, every_days: float) -> float | None:
-        """The day, if so many days have gone by since a day that was noted."""
+        """The present day, if so many days have passed since a noted one."""
         day = latest_day(store)
         last = store.note(note)
         if day is None or (last and day < float(last) + every_days - _EARLY):
@@ -174,7 +174,7 @@ class _Due:
         return day
 
     def _report(self) -> None:
-        """Write the page of the store, if it is due."""
+        """Write the page of the store if it is due."""
         settings = self._settings["report"]
         with open_store(self._state) as store:
             day = self._is_due(store, _REPORTED, settings.get("every_days", 0.0))
@@ -185,7 +185,7 @@ class _Due:
                 store.commit()
 
     def _refit(self) -> None:
-        """Fit and judge a challenger, if it is due."""
+        """Fit and judge a challenger if it is due."""
         settings = self._settings["refit"]
         with open_store(self._state) as store, about(self._state):
             last = store.note(_REFITTED)
@@ -196,7 +196,7 @@ class _Due:
             rows = kept_rows_of(store, champion)
             store.set_note(_REFITTED, repr(day))
             if last is None or rows is None:
-                # The first model was just fitted: its time begins now.
+                # The first model is new: count days from now on.
                 store.commit()
                 return
             with working("refitting"):

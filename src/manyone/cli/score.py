@@ -1,4 +1,4 @@
-"""``manyone score``, ``evaluate`` and ``report``: what a model says of further rows.
+"""``manyone score``, ``evaluate`` and ``report``: answers of a model to further rows.
 
 In a shell::
 
@@ -53,12 +53,12 @@ from manyone.cli.models import (
     Rows,
     Sql,
     about,
-    asked_worth,
     chosen_columns,
     load_model,
     refuse_same,
     rows_for,
     source_of,
+    worth_of,
 )
 from manyone.messages import label_text, plural, shortlist, warn_user
 from manyone.tablefiles import (
@@ -82,7 +82,7 @@ from manyone.watch.record import report_of_store
 from manyone.watch.store import read_store
 
 Unknown = Literal["pooled", "error", "skip"]
-#: What was scored, as JSON has it.
+#: Counts of a command, as --json prints them.
 Summary = dict[str, Any]
 
 
@@ -122,7 +122,7 @@ def score(
     if fdr is not None and not 0.0 < fdr < 1.0:
         raise InputError(f"--fdr {fdr:g}: give a share between 0 and 1, as 0.1.")
     fitted = load_model(model)
-    worth = asked_worth(fitted, at_least, direction)
+    worth = worth_of(fitted, at_least, direction)
     needs_incidents = incidents is not None or as_json or exit_code
     past: TablePast | None = None
     parts: list[ScoredRows] = []
@@ -194,20 +194,20 @@ def _check_outputs(
             raise InputError(f"--incidents {incidents}: name another file.")
 
 
-def _findings_summary(findings: Findings, found: pl.DataFrame) -> dict[str, object]:
-    """What stands out, for machines."""
+def _findings_summary(findings: Findings, lines: pl.DataFrame) -> dict[str, object]:
+    """What stands out, for --json."""
     by_rate = findings.rate is not None
     return {
         "stands_out": findings.stands_out,
         "more_alarms_than_chance": findings.more_than_chance,
         "most_alarms_by_chance": findings.most_by_chance if by_rate else None,
         "incidents_standing_out": len(findings.outstanding),
-        "incidents": found.head(INCIDENTS_IN_JSON).to_dicts(),
+        "incidents": lines.head(INCIDENTS_IN_JSON).to_dicts(),
     }
 
 
 def _findings_sentence(findings: Findings) -> str:
-    """What stands out, for people."""
+    """What stands out, in a sentence."""
     if len(findings.outstanding) > 0:
         names = [findings.tasks.names[i.task] for i in findings.outstanding]
         number = plural(len(names), "incident")
@@ -221,12 +221,12 @@ def _findings_sentence(findings: Findings) -> str:
 
 
 def _blocks(
-    model: TableModel, source: Source, whole: bool, bad_values: BadValues
+    model: TableModel, source: Source, at_once: bool, bad_values: BadValues
 ) -> Iterator[Block]:
-    """The table in blocks; or at once, where rows are compared with one another."""
+    """The table in blocks; in one block if all its rows are needed at once."""
     columns = file_columns(model)
     blocks = read_blocks(source, **columns, bad_values=bad_values, need_rows=False)
-    if not whole:
+    if not at_once:
         return blocks
     tables, written, *_ = zip(*blocks, strict=True)
     table = pl.concat(tables, how="vertical_relaxed")
@@ -236,7 +236,7 @@ def _blocks(
 def _summary(
     counts: Sequence[pl.DataFrame], rows: int, rate: float | None, out: Path
 ) -> Summary:
-    """What was scored, for machines, from rows and alarms by task and basis."""
+    """Counts for --json, from rows and alarms by task and basis."""
     total = pl.concat(counts, how="vertical_relaxed")
     scored = int(total["rows"].sum())
     basis = dict.fromkeys(BASES.tolist(), 0)
@@ -277,7 +277,7 @@ def _warn(
 
 
 def _show(summary: Summary, out: Path) -> None:
-    """What was scored, for people; on stderr where stdout is taken by the scores."""
+    """Print counts; on stderr if the scores go to stdout."""
     rows = plural(summary["rows"] - summary["skipped"], "row")
     tasks = plural(summary["tasks"], "task")
     words = [f"{rows} of {tasks}, {plural(summary['alarms'], 'alarm')}"]
@@ -335,7 +335,7 @@ def evaluate(
 
 
 def _show_results(results: pl.DataFrame) -> None:
-    """The whole, and the tasks that the model tells apart worst."""
+    """Print a line for all rows, and lines for the tasks with the lowest AUC."""
     most = 20
     tasks = results[1:].sort("auc", nulls_last=True, maintain_order=True)
     lines = []

@@ -43,7 +43,7 @@ def serve(
     fitted = load_model(model)
     if state is not None:
         with read_store(state):
-            pass  # better to know now than at the first request
+            pass  # refuse a bad store now, not at the first request
     with _listening(host, port) as listener:
         app = make_app(fitted, model.name, state)
         config = uvicorn.Config(
@@ -59,7 +59,7 @@ def serve(
 
 
 def _listening(host: str, port: int) -> socket.socket:
-    """A socket that listens, or one line about why there is none."""
+    """A socket that listens, or one line about why that is impossible."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family)

@@ -29,7 +29,7 @@ import typer
 from manyone.alerts.metrics import Metric, prometheus_text
 from manyone.alerts.silence import LEVEL
 from manyone.cli import watch_words
-from manyone.cli.answers import read_answers, read_mutes
+from manyone.cli.answers import read_feedback, read_mutes
 from manyone.cli.common import STANDS_OUT, InputError
 from manyone.cli.models import (
     AsJson,
@@ -44,10 +44,10 @@ from manyone.cli.models import (
     Rows,
     Sql,
     about,
-    asked_worth,
     load_model,
     refuse_same,
     source_of,
+    worth_of,
 )
 from manyone.cli.notify import channel_of, send_test, warn_of_messages
 from manyone.cli.watching import WatchRun
@@ -159,8 +159,8 @@ def watch(
     begin = clock.monotonic()
     fitted = load_model(model)
     names = [name.strip() for text in keep or [] for name in text.split(",")]
-    worth = asked_worth(fitted, at_least, direction)
-    given_answers = read_answers(feedback)
+    worth = worth_of(fitted, at_least, direction)
+    feedback_table = read_feedback(feedback)
     mutes = None if mute is None else read_mutes(mute, fitted)
     with open_store(state) as store:
         with about(state):
@@ -183,7 +183,7 @@ def watch(
             out=out,
             cool_down=None if notify is None else timedelta(minutes=cool_down),
         )
-        answers = given_answers.of_rows(store)
+        answers = feedback_table.of_rows(store)
         new_answers = add_answers(store, answers)
         run.watch_new_rows()
         run.finish()
@@ -242,7 +242,7 @@ def _check_places(
 
 
 def _check_level(option: str, level: float | None) -> None:
-    """Refuse what is no probability."""
+    """Refuse a number that is no probability."""
     if level is not None and not 0.0 < level < 1.0:
         raise InputError(
             f"{option} {level:g}: give a probability between 0 and 1, as 0.01."
@@ -250,7 +250,7 @@ def _check_level(option: str, level: float | None) -> None:
 
 
 def _refuse_other_ids(store: Store, state: Path, id: str | None) -> None:
-    """Numbers of rows and ids of their own would be taken for one another."""
+    """Refuse ids of another column: the same id would mean two rows."""
     before = store.note("id_column") or ""
     now = "" if id is None else id
     if store.last_row > 0 and before != now:

@@ -1,4 +1,4 @@
-"""What ``manyone watch`` says: values for machines, the same in words, and warnings."""
+"""Output of ``manyone watch``: a summary for --json, the same in words, warnings."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from manyone.watch import MonitorState
 from manyone.watch.incidents import incidents_of, outstanding
 from manyone.watch.store import Line, codes_by_name
 
-#: What one command has found, as JSON has it.
+#: Findings of one command, as --json prints them.
 Summary = dict[str, Any]
 _MOST_SHOWN = 20  # lines of a table on the screen
 
 
 def summary_of(run: WatchRun) -> Summary:
-    """What a command has found that has written its rows."""
+    """Findings of a command that has written its rows."""
     state = run.monitor.state
     tasks = run.store.query(
         "SELECT task, basis = 'unknown' AS new, count(*) AS rows, "
@@ -64,10 +64,10 @@ def summary_of(run: WatchRun) -> Summary:
         "drift_level": state.drift_level,
         "fleet_drifts": bool(state.fleet_flagged[0] >= 0),
         "silent": [
-            {"task": one.task, "latest": one.latest, "p_value": one.p_value}
-            for one in run.silent
+            {"task": gap.task, "latest": gap.latest, "p_value": gap.p_value}
+            for gap in run.silent
         ],
-        "newly_silent": [one.task for one in run.silent if one.new],
+        "newly_silent": [gap.task for gap in run.silent if gap.new],
         "more_alarms_than_chance": is_more,
         "incidents_standing_out": len(standing_out),
         "incidents": incidents[:INCIDENTS_IN_JSON],
@@ -76,7 +76,7 @@ def summary_of(run: WatchRun) -> Summary:
 
 
 def _is_more_than_chance(run: WatchRun, tasks: Sequence[Line]) -> bool:
-    """Whether chance does not explain the number of alarms of known tasks."""
+    """Whether known tasks have more alarms than chance explains."""
     state = run.monitor.state
     codes = codes_by_name(run.monitor.model.tasks_.tolist())
     references = np.count_nonzero(~np.isnan(state.window), axis=1)
@@ -92,7 +92,7 @@ def _is_more_than_chance(run: WatchRun, tasks: Sequence[Line]) -> bool:
 
 
 def _drifting(run: WatchRun) -> list[Line]:
-    """Tasks that drift, since when and when that was flagged, the clearest first."""
+    """Tasks that drift, with since when and the time of the flag, clearest first."""
     state = run.monitor.state
     codes = codes_by_name(run.monitor.model.tasks_.tolist())
     lines = run.store.query(
@@ -118,7 +118,7 @@ def _advice(state: MonitorState, t: int) -> str:
 
 
 def show(summary: Summary) -> None:
-    """The same for people."""
+    """Print a summary in words."""
     rows = summary["rows"]
     alarms = summary["alarms"]
     share = f", {100 * alarms / rows:.1f} %" if rows else ""
@@ -165,7 +165,7 @@ def show(summary: Summary) -> None:
 
 
 def _show_first(title: str, heads: Sequence[str], lines: Sequence[Line]) -> None:
-    """A table of some values of the first lines, and how many more lines there are."""
+    """Print values of the first lines as a table, and how many more there are."""
     times = ("begin", "end", "latest")
     texts = [
         [
@@ -175,13 +175,13 @@ def _show_first(title: str, heads: Sequence[str], lines: Sequence[Line]) -> None
         for line in lines[:_MOST_SHOWN]
     ]
     print_lines(title, heads, texts)
-    more = len(lines) - _MOST_SHOWN
-    if more > 0:
-        typer.echo(f"And {more:,} more.")
+    left_out = len(lines) - _MOST_SHOWN
+    if left_out > 0:
+        typer.echo(f"And {left_out:,} more.")
 
 
 def warn(run: WatchRun, source: Source, answers: int, lost: list[str]) -> None:
-    """Say on stderr what looks wrong.
+    """Warn of tables and answers that look wrong.
 
     Parameters
     ----------
@@ -190,7 +190,7 @@ def warn(run: WatchRun, source: Source, answers: int, lost: list[str]) -> None:
     answers : int
         Answers that were given.
     lost : list of str
-        Ids of those whose rows have not come.
+        Ids of answers whose rows have not come.
     """
     fate = None if run.tail is None else run.tail.fate
     if fate in ("shorter", "changed"):

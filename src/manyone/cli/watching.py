@@ -58,38 +58,37 @@ class WatchRun:
     source : Path or Query
     id_column : str or None
     keep : tuple of str
-        Columns that are handed through.
+        Columns that are copied to the scores.
     explain : int
         Reasons for each alarm.
     keep_days : int
         Days that values of rows are kept.
     silence_level : float
-        Share of gaps between rows that may be flagged.
+        Share of gaps between rows that may count as silence by chance.
     bad_values : {"refuse", "missing"}
     worth : Worth or None
-        What is worth an alarm.
+        Changes that are worth an alarm; None: all.
     out : Path or None
         CSV file for a copy of the scores.
     cool_down : timedelta or None
-        Between messages about one task; None: nobody is told.
+        Between messages about one task; None: no messages are written.
 
     Attributes
     ----------
     since : int
         Number of the last row before the command.
     tail : Tail or None
-        What was new in the table.
+        The new part of the table.
     repeated : int
         Rows with an id that came before.
     late : list of int
         Rows of the table that are older than a row of their task before them.
     newly_drifting : list of str
-        Tasks that were found to drift.
+        Tasks whose drift this command has found.
     drift_stands_out : bool
-        Whether one of them drifts more clearly than any task of a fleet should by
-        chance.
+        Whether one of them drifts more clearly than chance explains in a fleet.
     silent : list of Silent
-        Tasks that send no rows any more.
+        Tasks of which no rows come any more.
     """
 
     store: Store
@@ -124,7 +123,7 @@ class WatchRun:
             self._copy = ScoreCopy(self.store, self.out, self.keep, self.explain)
 
     def watch_new_rows(self) -> None:
-        """Judge what is new in the table, batch by batch."""
+        """Judge new rows of the table, batch by batch."""
         is_stream = str(self.source) == STREAM
         path = str(self.source if is_stream else self.source.resolve())
         before = self.store.last_file(path)
@@ -152,13 +151,13 @@ class WatchRun:
                 self.store.set_consumed(number, tail.consumed)  # to its end
 
     def _number_of_file(self, path: str, before: ReadFile | None) -> int:
-        """Number of the file that is read: the one of before, if that has grown."""
+        """Number of the file in the store: as before, if it has only grown."""
         if before is not None and self.tail is not None and self.tail.fate == "grown":
             return before.number
         return self.store.add_file(path)
 
     def finish(self) -> None:
-        """Use answers to rows that have come now, and forget old values."""
+        """Use answers about new rows, look for silent tasks, delete old values."""
         use_answers(self.store, self.monitor)
         silent = self._arrivals.silent(self.silence_level)
         self.silent = [each for each in silent if not self._is_muted(each.task)]
@@ -183,7 +182,7 @@ class WatchRun:
 
     def _watch_block(self, block: Block, file_number: int) -> None:
         """Judge the rows of a block; hand them and incidents to the store."""
-        # Before each batch, so that a run that was killed goes on as it would have.
+        # Before each batch, so that a run that was killed resumes with the same state.
         use_answers(self.store, self.monitor)
         state = self.monitor.state
         flagged = state.flagged >= 0
@@ -198,7 +197,7 @@ class WatchRun:
                 id=ids,
             )
             moments = _moments(times, len(block.table))
-            answers, muted = self._heard(watched.answers(), read, moments)
+            answers, muted = self._without_muted(watched.answers(), read, moments)
             top = max(REASONS, self.explain)
             scored = scored_rows(self.model, read, answers, top=top)
         self.repeated += len(watched.new) - len(answers.rows)
@@ -216,7 +215,7 @@ class WatchRun:
                 for name in judged_fields
             },
             **self._columns(rows, moments[answers.rows], answers, scored, muted),
-            "kept": self._kept(written),
+            "kept": self._copied_columns(written),
             **self._finder.columns(state, scored),
         }
         values = _as_json(rows) if self.keep_days else None
@@ -228,18 +227,21 @@ class WatchRun:
         self._notices += [incident_notice(line) for line in outstanding(joined)]
         self._note_drift(flagged, most, watched, moments)
 
-    def _heard(
+    def _without_muted(
         self, answers: Answers, rows: TableRows, moments: Array
     ) -> tuple[Answers, list[str | None]]:
-        """Answers without alarms that are not worth one, and why each row is muted."""
+        """Answers of which only rows that count are evidence; why each row is muted.
+
+        Changes that are not worth an alarm raise none.
+        """
         if self.worth is not None:
             answers = self.worth.applied(self.model, rows, answers)
         muted = self._mutes.of_rows(_names(answers), moments[answers.rows])
-        is_heard = np.array([why is None for why in muted], dtype=bool)
-        return replace(answers, counts=answers.counts & is_heard), muted
+        is_evidence = np.array([why is None for why in muted], dtype=bool)
+        return replace(answers, counts=answers.counts & is_evidence), muted
 
     def _ids(self, block: Block) -> list[str]:
-        """Ids of the rows of a block; numbers where no column holds ids."""
+        """Ids of the rows of a block; numbers if no column holds ids."""
         column = self.id_column
         if column is None:
             start = self.store.last_row
@@ -261,7 +263,7 @@ class WatchRun:
         scored: Rows,
         muted: list[str | None],
     ) -> dict[str, Sequence[object]]:
-        """What the store keeps of new rows, wherever they come from."""
+        """Columns of the store for new rows that follow from time and answers."""
         times = self._times(rows)
         alarms = answers.alarm.tolist()
         pairs = zip(muted, alarms, strict=True)
@@ -279,8 +281,8 @@ class WatchRun:
             ],
         }
 
-    def _kept(self, written: pl.DataFrame) -> Sequence[str | None]:
-        """The columns of --keep in JSON, as the table has them."""
+    def _copied_columns(self, written: pl.DataFrame) -> Sequence[str | None]:
+        """Columns of --keep in JSON, as they are written in the table."""
         keep = self.keep
         names = chosen_columns("--keep", keep, written.columns, self.source)
         return _as_json(written.select(names)) if names else [None] * len(written)
@@ -288,10 +290,11 @@ class WatchRun:
     def _note_drift(
         self, flagged: Mask, most: Array, watched: Watched, moments: Array
     ) -> None:
-        """Note tasks that have just been found to drift, by what they were before.
+        """Note tasks whose drift was found in this batch.
 
-        Some of many quiet tasks are flagged. Drift stands out where the bets of a task
-        have won so much that no task of the fleet should by chance.
+        `flagged` and `most` (T,) are flags and evidence before it. Of many quiet tasks
+        some are flagged by chance. Drift stands out if chance explains such evidence in
+        none of the tasks of the fleet.
         """
         state = self.monitor.state
         names = [str(task) for task in self.model.tasks_.tolist()]
@@ -314,7 +317,7 @@ class WatchRun:
 
 
 def when_it_drifts(state: MonitorState, t: int) -> tuple[str, str]:
-    """Since when a task drifts, and when it was flagged."""
+    """Times at which the drift of a task began, and was flagged."""
     return (
         plain_time(str(state.since_time[t])) or f"its row {state.since[t]}",
         plain_time(str(state.flagged_time[t])) or f"its row {state.flagged[t]}",
