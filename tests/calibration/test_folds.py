@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 from sklearn.metrics.pairwise import rbf_kernel
 
+from fleets import gaussian_tasks
 from manyone import (
     KNFST,
     MORVR,
+    SVDD,
     IndependentOCKSR,
     MultiTaskOneClassSVM,
     NonlinearOCKSR,
@@ -119,6 +121,16 @@ def test_symmetric_rows_are_not_copies(method, kind):
     # A row scored by a model that has seen it scores as the full model does: better
     # than left out.
     assert np.mean(np.sort(left_out) < np.sort(own) - 1e-9) > 0.9
+
+
+def test_rounding_in_a_centred_kernel_orders_no_rows():
+    """Names of tasks change in which order sums are taken, and so their rounding."""
+    X, task = gaussian_tasks([21, 16, 13, 7, 8], 4, apart=1.5)
+    scores = []
+    for names in (task, 9 - task):
+        model = SVDD(kernel="linear", metric="adaptive", nu=1.0).fit(X, task=names)
+        scores.append(np.sort(model.calibration_.scores))
+    np.testing.assert_allclose(scores[0], scores[1], rtol=1e-9)
 
 
 @pytest.mark.parametrize("method", [KNFST, NonlinearOCKSR])

@@ -31,7 +31,7 @@ from manyone._types import Array, Codes, Mask, Rows
 from manyone.calibration.borrowing import mean_root_depths
 from manyone.calibration.equal_terms import Moved, Round, on_equal_terms
 from manyone.data.groups import first_judged, looks_ahead
-from manyone.data.rows import TrainingRows
+from manyone.data.rows import TrainingRows, row_blocks
 from manyone.kernels.gram import Points
 from manyone.kernels.kernel import Kernel
 from manyone.models.scale import sizes_of
@@ -41,6 +41,8 @@ from manyone.threads import LARGE, blas_threads, one_blas_thread
 
 # With so many rows in a task, a model without a fold is as good as one with it.
 _LARGE = 100
+# Similarities that differ by less, as a share of the largest, are level.
+_TIE = 1e-9
 #: Folds that settings are judged by.
 JUDGING_FOLDS = 3
 #: A half of fewer tasks has a single one, and the model no other task to tell it from.
@@ -383,7 +385,7 @@ def _ranks(values: Array) -> Codes:
     """Rank of each value. Values that differ by rounding only share one, everywhere."""
     order = np.argsort(values, kind="stable")
     ascending = values[order]
-    tie_tolerance = 1e-9 * np.max(np.abs(ascending), initial=0.0)
+    tie_tolerance = _TIE * np.max(np.abs(ascending), initial=0.0)
     rank = np.empty(len(values), dtype=np.intp)
     rank[order] = np.cumsum(np.diff(ascending, prepend=ascending[:1]) > tie_tolerance)
     return rank
@@ -475,5 +477,18 @@ def similarity_of(X: Rows, rows: TrainingRows, kernel: Kernel) -> Array:
     similarity = np.empty(len(rows.codes))
     share = points.weight / points.weight.sum()
     for block, K in Points(kernel, points.X).blocks(X):
-        similarity[block] = K @ share
+        similarity[block] = mean_similarity(K, share)
+    return similarity
+
+
+def mean_similarity(K: Array, share: Array) -> Array:
+    """Weighted mean (n,) of the lines of a kernel matrix (n, m); 0 where it is rounding.
+
+    In a centred kernel it is: rounding would order rows, on every machine otherwise.
+    """
+    similarity = np.asarray(K @ share)
+    if K.min(initial=0.0) < 0.0:
+        for block in row_blocks(len(K), K.shape[1]):
+            is_rounding = np.abs(similarity[block]) <= _TIE * (np.abs(K[block]) @ share)
+            similarity[block][is_rounding] = 0.0
     return similarity

@@ -17,7 +17,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from manyone._sklearn import Constraints, Interval, StrOptions, fit_context
 from manyone._types import Array, Codes, Labels, Metric, Rows
-from manyone.calibration.folds import similarity_of, solve_with_folds
+from manyone.calibration.folds import mean_similarity, similarity_of, solve_with_folds
 from manyone.calibration.thresholds import Calibration
 from manyone.capabilities import DECLARED, Capabilities, methods_that
 from manyone.data import checks
@@ -450,7 +450,7 @@ class MultiTaskOneClass(OneClassEstimator):
 
         normal = np.flatnonzero(~rows.outlier)
         weight = rows.weight[normal]
-        similarity = K[:, normal] @ (weight / weight.sum())
+        similarity = mean_similarity(K[:, normal], weight / weight.sum())
         return solve_with_folds(
             whole,
             refit,
