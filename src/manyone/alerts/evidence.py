@@ -37,8 +37,6 @@ from manyone._types import Array, Codes
 #: table has more alarms than chance explains if the probability of so many is less than
 #: this. So at most 1 % of all tables of normal rows show either.
 STANDS_OUT = 0.005
-# From this length on a convolution by FFT is faster.
-_LONG = 256
 #: Training rows from which on the distances of a task's rows are compared.
 ENOUGH_FOR_DEPTH = 20
 # The tail of distances is fitted to this share of the left-out rows, or to so many. A
@@ -50,12 +48,6 @@ _TAIL_ROWS = 5
 _FEWEST = 2 * ENOUGH_FOR_DEPTH
 # A row makes a run stronger if its p-value is below exp(-2) = 0.14.
 _RUN = 2.0
-# Training rows of a task, or independent left-out ones, from which on runs are compared.
-# A task of fewer rows may stay at another level than in training for as long as a table
-# lasts: 24 tasks of 40 to 100 related rows showed 0.08 to 0.65 incidents that stand out
-# by runs, and 0 to 0.06 by rows.
-_ENOUGH_TRAINED = 150
-_ENOUGH_COUNTED = 40
 
 
 # --------------------------------------------------------------- numbers of alarms
@@ -132,8 +124,11 @@ def most_by_chance(law: Array, level: float = STANDS_OUT) -> int:
     return len(law) - 1 - int(np.searchsorted(exceeded, level, side="right"))
 
 
-def total_law(laws: Iterable[Array]) -> Array:
-    """Law of a sum of independent counts, the shortest added first."""
+def total_law(laws: Iterable[Array], long: int = 256) -> Array:
+    """Law of a sum of independent counts, the shortest added first.
+
+    From the length `long` on a convolution by FFT is faster.
+    """
     heap = [(len(law), number, law) for number, law in enumerate(laws)]
     if not heap:
         return np.ones(1)
@@ -142,7 +137,7 @@ def total_law(laws: Iterable[Array]) -> Array:
     while len(heap) > 1:
         shorter_length, _, shorter = heapq.heappop(heap)
         _, _, longer = heapq.heappop(heap)
-        if shorter_length < _LONG:
+        if shorter_length < long:
             both = np.convolve(shorter, longer)
         else:
             both = np.maximum(fftconvolve(shorter, longer), 0.0)
@@ -287,9 +282,20 @@ class Runs:
         self._ascending = np.sort(np.concatenate(strengths))
         self._size = size
 
-    def are_comparable(self, trained: float, counted: float) -> bool:
-        """Whether a task with so many training and left-out rows has runs like them."""
-        is_known = trained >= _ENOUGH_TRAINED or counted >= _ENOUGH_COUNTED
+    def are_comparable(
+        self,
+        trained: float,
+        counted: float,
+        enough_trained: float = 150,
+        enough_counted: float = 40,
+    ) -> bool:
+        """Whether a task with so many training and left-out rows has runs like them.
+
+        A task of fewer rows may stay at another level than in training for as long as a
+        table lasts: 24 tasks of 40 to 100 related rows showed 0.08 to 0.65 incidents
+        that stand out by runs, and 0 to 0.06 by rows.
+        """
+        is_known = trained >= enough_trained or counted >= enough_counted
         return is_known and len(self._ascending) > 1
 
     @cached_property

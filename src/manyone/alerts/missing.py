@@ -12,10 +12,6 @@ from manyone._types import Codes
 from manyone.alerts.evidence import STANDS_OUT
 from manyone.messages import plural
 
-# The share of all tasks counts for as many rows of a task, beside its training rows.
-_PRIOR_ROWS = 2.0
-_MOST = 3
-
 
 @dataclass(frozen=True, eq=False)
 class ColumnGaps:
@@ -38,6 +34,7 @@ def gap_sentences(
     names: Sequence[str],
     rows: Codes,
     trained: Codes,
+    most: int = 3,
 ) -> tuple[str, ...]:
     """Columns of tasks with more missing values than their training rows explain.
 
@@ -54,19 +51,21 @@ def gap_sentences(
         Of the T tasks.
     rows, trained : ndarray of shape (T,)
         Rows of each task in the table, and in training.
+    most : int
+        Sentences about columns.
 
     Returns
     -------
     tuple of str
-        The three most telling, and how many more there are.
+        The most telling, and how many more there are.
     """
     all_columns = list(columns)
     looks = len(all_columns) * len(names)
     gaps = []
     for column in all_columns:
         share = (column.before.sum() + 0.5) / (trained.sum() + 1.0)
-        missing = column.before + _PRIOR_ROWS * share
-        measured = trained - column.before + _PRIOR_ROWS * (1.0 - share)
+        missing = column.before + 2.0 * share
+        measured = trained - column.before + 2.0 * (1.0 - share)
         by_chance = looks * betabinom(rows, missing, measured).sf(column.now - 1)
         is_new = (column.now > 0) & (by_chance < STANDS_OUT)
         for task in np.flatnonzero(is_new).tolist():
@@ -80,8 +79,8 @@ def gap_sentences(
             )
             gaps.append((float(by_chance[task]), text))
     sentences = [text for _, text in sorted(gaps)]
-    shown = sentences[:_MOST]
-    if len(sentences) > _MOST:
-        more = plural(len(sentences) - _MOST, "more column")
+    shown = sentences[:most]
+    if len(sentences) > most:
+        more = plural(len(sentences) - most, "more column")
         shown.append(f"{more} of tasks are missing more often, too.")
     return tuple(shown)

@@ -23,8 +23,6 @@ from manyone.tables.maps import (
     NumberMap,
 )
 
-# A text column with more than this share of different values is an identifier.
-_IDENTIFIER = 0.5
 # Whole numbers that are all different are identifiers if, as measurements, more pairs
 # than this should have been equal.
 _EXPECTED_TWICE = 10.0
@@ -213,7 +211,7 @@ def _decide_text(
     notes = []
     if number > _FEW_LEVELS and _most_match(_NUMBER_IN_TEXT, texts):
         notes.append("it looks like numbers, convert it to use it as such")
-    if number > max(_FEW_LEVELS, _IDENTIFIER * len(row_levels)):
+    if number > max(_FEW_LEVELS, len(row_levels) / 2):
         notes.insert(0, f"{number} different texts in {len(row_levels)} rows name rows")
         return decision.dropped("; ".join(notes))
     if never_return(row_levels, codes[is_known]):

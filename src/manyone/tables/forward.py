@@ -30,9 +30,6 @@ from manyone.tables.in_time import LATER, earlier_and_later
 if TYPE_CHECKING:
     from manyone.tables.model import TableModel
 
-# Share of tables that do not drift in which forecast and promise may seem to differ.
-_LEVEL = 0.01
-
 
 @dataclass(frozen=True, eq=False)
 class ForwardCheck:
@@ -59,7 +56,7 @@ class ForwardCheck:
         """Share of the later rows that raises an alarm."""
         return float(np.mean(self.p_value <= rate))
 
-    def by_chance(self, rate: float) -> tuple[float, float]:
+    def by_chance(self, rate: float, level: float = 0.01) -> tuple[float, float]:
         """Shares between which `raised` lies, in 99 of 100 tables that do not drift.
 
         Neither the later rows nor those behind the thresholds are independent. The
@@ -71,7 +68,7 @@ class ForwardCheck:
         number = max(1, round(float(np.maximum(counts, 1.0).sum())))
         rows = max(self.calibrated, 1.0)
         law = betabinom(number, rate * rows, (1.0 - rate) * rows)
-        low, high = law.ppf([_LEVEL / 2.0, 1.0 - _LEVEL / 2.0])
+        low, high = law.ppf([level / 2.0, 1.0 - level / 2.0])
         return float(low) / number, float(high) / number
 
     def differs(self, rate: float) -> int:

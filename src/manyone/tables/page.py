@@ -31,9 +31,6 @@ from manyone.tables.wording import plain_text
 if TYPE_CHECKING:
     from manyone.tables.model import TableModel
 
-# More tasks are shown without their relations.
-_MOST_RELATED = 2000
-
 
 def write_page(path: str | Path, report: FleetReport) -> None:
     """Write the page of some values, whole or not at all."""
@@ -123,12 +120,15 @@ def _column_gaps(
         )
 
 
-def _relations(model: TableModel) -> Relations | None:
-    """The strongest relations of each task, where a view of the model learned any."""
+def _relations(model: TableModel, most_tasks: int = 2000) -> Relations | None:
+    """The strongest relations of each task, where a view of the model learned any.
+
+    More tasks are shown without them.
+    """
     views = getattr(model.model_, "views_", {"": model.model_})
     learned = [view for view in views.values() if "structure_" in view.can.learns]
     n_tasks = len(model.tasks_)
-    if not learned or not 2 <= n_tasks <= _MOST_RELATED:
+    if not learned or not 2 <= n_tasks <= most_tasks:
         return None
     structure = learned[0].structure_
     first, second = _strongest(structure)

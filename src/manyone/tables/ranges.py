@@ -15,10 +15,6 @@ from manyone._types import Array, Codes
 from manyone.data.rows import MISSING
 from manyone.models.column_range import ColumnRange
 
-# In tails. With a limit, one wild training row does not switch the guard off.
-_LEAST_MARGIN = 0.25
-_MOST_MARGIN = 2.0
-
 
 def learn_ranges(values: Array, groups: Codes) -> tuple[ColumnRange, Array]:
     """Ranges of columns, and how far each row is out of those without its group.
@@ -55,20 +51,26 @@ def learn_ranges(values: Array, groups: Codes) -> tuple[ColumnRange, Array]:
 
 
 @np.errstate(over="ignore")  # nothing is beyond infinity
-def _between(middle: Array, lowest: Array, highest: Array) -> ColumnRange:
-    """Ranges from medians (p,) and both ends (2, p), the lower ones negated."""
+def _between(
+    middle: Array, lowest: Array, highest: Array, least: float = 0.25, most: float = 2.0
+) -> ColumnRange:
+    """Ranges from medians (p,) and both ends (2, p), the lower ones negated.
+
+    Margins are between `least` and `most` tails: one wild training row does not switch
+    the guard off.
+    """
     span = highest[0] + lowest[0]
     span = np.where(span > 0, span, 1.0)
     ends = []
     tails = []
-    margin = _LEAST_MARGIN
+    margin = least
     for sign, outer in ((-1.0, lowest), (1.0, highest)):
         first, second = outer - sign * middle
         ends.append(sign * outer[0])
         tails.append(np.where(first > 0, first, span))
         gap = (first - second) / np.where(second > 0, second, span)
         margin = max(margin, float(gap.max(initial=0.0)))
-    margin = min(margin, _MOST_MARGIN)
+    margin = min(margin, most)
     return ColumnRange(ends[0], ends[1], margin * tails[0], margin * tails[1])
 
 

@@ -40,11 +40,6 @@ MOST_TASK_ROWS = 2_000
 MOST_ROWS_WITH_PAST = 500
 #: Most rows of all tasks together. With many tasks, fewer of each are kept.
 MOST_ROWS = 100_000
-# A larger share of a task's rows that are copies of rows outside of the sample is worth
-# a warning. It is estimated from so many contents or more: with these it errs by a
-# tenth.
-_MOST_MISSED = 0.25
-_FEWEST_CONTENTS = 100
 # Rows of a frame that are read at a time.
 _BLOCK_ROWS = 2**16
 
@@ -236,7 +231,9 @@ def drawn_copies(rows: TrainingTable) -> TrainingTable:
     return replace(rows, copies=copies).take(np.repeat(np.arange(len(times)), times))
 
 
-def _warn_of_missed_copies(contents: TrainingTable, is_frequent: Mask) -> None:
+def _warn_of_missed_copies(
+    contents: TrainingTable, is_frequent: Mask, most: float = 0.25, fewest: int = 100
+) -> None:
     """Warn where a task has many more rows than its contents explain.
 
     The largest of the m lowest hashes of N contents is about m / N of the largest
@@ -249,16 +246,20 @@ def _warn_of_missed_copies(contents: TrainingTable, is_frequent: Mask) -> None:
         Those kept of one large task, in the order of their hashes.
     is_frequent : ndarray of bool of shape (n,)
         Which of them have so many copies that they count exactly.
+    most : float
+        Share of the rows that may be copies of rows outside of the sample.
+    fewest : int
+        Contents that this is estimated from: with a hundred it errs by a tenth.
     """
     is_rare = ~is_frequent
     number = int(is_rare.sum())
-    if number < _FEWEST_CONTENTS:
+    if number < fewest:
         return
     total = int(contents.totals[0])
     reach = float(contents.hashes[-1]) / 2.0**64
     rare_rows = contents.copies[is_rare].mean() * number / reach
     missed = 1.0 - (rare_rows + contents.copies[is_frequent].sum()) / total
-    if missed > _MOST_MISSED:
+    if missed > most:
         task = label_text(contents.labels.tolist()[0])
         warn_user(
             f"Task {task}: about {missed:.0%} of its {total:,} rows are copies of rows "

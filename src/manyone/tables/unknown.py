@@ -23,8 +23,6 @@ from manyone.models.column_range import ColumnRange, score_range
 
 # Distance of the rows of an only task from other tasks.
 _NOTHING_NEAR = 1e150
-# Every row is compared with every other. Of more rows so many are taken.
-_MOST_ROWS = 2000
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,16 +47,22 @@ class UnknownTasks:
 
     @classmethod
     def learn(
-        cls, X: Array, codes: Codes, guard: ColumnRange, lost: Array
+        cls,
+        X: Array,
+        codes: Codes,
+        guard: ColumnRange,
+        lost: Array,
+        most_rows: int = 2000,
     ) -> UnknownTasks:
         """From normal rows (n, d), sorted by task.
 
         `guard` has ranges with whole tasks left out; `lost` (n,) is what it says of
-        rows whose task was left out.
+        rows whose task was left out. Every row is compared with every other, so at
+        most so many are taken.
         """
         tasks = np.unique(codes, return_inverse=True)[1]
-        if len(X) > _MOST_ROWS:
-            evenly = np.linspace(0, len(X) - 1, _MOST_ROWS).round().astype(np.intp)
+        if len(X) > most_rows:
+            evenly = np.linspace(0, len(X) - 1, most_rows).round().astype(np.intp)
             X = X[evenly]
             tasks = tasks[evenly]
             lost = lost[evenly]
