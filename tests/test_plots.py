@@ -133,6 +133,18 @@ def test_scores_legend_counts_alarms() -> None:
     assert [text.get_text() for text in display.ax_.get_yticklabels()] == ["a", "b"]
 
 
+def test_tasks_that_cannot_raise_an_alarm_have_no_stroke() -> None:
+    """Their threshold, -1e300, once was on the axis."""
+    X = np.random.default_rng(0).normal(size=(41, 2))
+    task = ["a"] * 40 + ["b"]
+    with pytest.warns(UserWarning, match="alarm_rate"):
+        model = JointOCKSR(alarm_rate=0.001).fit(X, task=task)
+    display = ScoreDisplay.from_estimator(model, X, task=task)
+    strokes = display.threshold_.get_segments()
+    assert [stroke[0].tolist() for stroke in strokes] == [[model.offset_[0], -0.4]]
+    assert display.ax_.get_xlim()[0] > -10.0
+
+
 def test_scores_far_below_all_others_stand_at_the_edge() -> None:
     display = ScoreDisplay.from_predictions(
         [-0.1, -0.3, -0.5, -400.0, -9.0], offset=[-0.4]

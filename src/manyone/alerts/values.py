@@ -28,8 +28,8 @@ class Tasks:
         Left-out rows of the task itself. Rows that resemble others of their block of
         time count as fewer. 0: nothing is known about the task.
     threshold, unit : ndarray of shape (T,)
-        Score below which a row raises the alarm, and the unit in which scores are
-        drawn.
+        Score below which a row raises the alarm, NaN for a task that cannot raise one,
+        and the unit in which scores are drawn.
     left_out : ndarray of shape (n,)
         Scores of training rows by models without them, task by task.
     starts : ndarray of shape (T + 1,)

@@ -103,8 +103,8 @@ OWN_RANKS = 5
 # where that is not known.
 _LEAST_DEPTH = 1e-6
 _LEAST_SCORE = 1e-9
-# The threshold of a task that cannot raise an alarm.
-_NEVER = -1e300
+#: The threshold of a task that cannot raise an alarm.
+NEVER = -1e300
 
 
 @dataclass(frozen=True, eq=False)
@@ -508,7 +508,7 @@ class Thresholds:
         """
         is_known = np.isfinite(self.lowest)
         lowest = np.where(is_known, self.lowest, 0.0)
-        offsets = np.where(is_known, lowest + 1e-6 * np.abs(lowest), _NEVER)
+        offsets = np.where(is_known, lowest + 1e-6 * np.abs(lowest), NEVER)
         rarest = 1.0 / (1.0 + self.calibration.counts.sum())
         return np.where(scores < offsets[codes], rarest, np.maximum(own, 0.5))
 
@@ -562,7 +562,7 @@ class Thresholds:
 
         offsets = lowest_where(are_usual, len(tasks))
         never = self.smallest_pvalues > rates
-        return np.where(never, _NEVER, offsets), rates
+        return np.where(never, NEVER, offsets), rates
 
     def shortfall_message(self, tasks: NDArray[Any]) -> str:
         """What the user should know where a task cannot keep the rate alone."""

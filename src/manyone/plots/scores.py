@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from manyone._types import Array, Codes, Labels, Mask
+from manyone.calibration.thresholds import NEVER
 from manyone.data.labels import as_labels, encode, lookup, split_columns
 from manyone.plots.axes import (
     BLUE,
@@ -64,7 +65,7 @@ class ScoreDisplay(Display):
         Markers at the left edge, of alarms whose scores are too low to draw to scale.
     calibration_ : PathCollection or None
     threshold_ : LineCollection
-        One vertical stroke per task.
+        One vertical stroke per task that has a threshold.
     ax_ : Axes
     figure_ : Figure
 
@@ -273,7 +274,8 @@ class ScoreDisplay(Display):
         ax = self._open(ax, (7.0, 1.5 + 0.62 * k))
         faint = np.concatenate(self.calibration) if self.calibration else np.empty(0)
         alarm = self.alarm
-        usual = np.concatenate([self.scores[~alarm], faint, self.offset])
+        drawn = np.flatnonzero(self.offset > NEVER)  # other tasks have no threshold
+        usual = np.concatenate([self.scores[~alarm], faint, self.offset[drawn]])
         edge = usual.min() - _ROOM * np.ptp(usual) if np.ptp(usual) > 0 else -np.inf
         far = self.scores < edge
         x = np.maximum(self.scores, edge)
@@ -312,9 +314,8 @@ class ScoreDisplay(Display):
             "zorder": 4,
         }
         line |= line_kwargs or {}
-        middle = np.arange(k)
         self.threshold_ = ax.vlines(
-            self.offset, middle - _HALF_ROW, middle + _HALF_ROW, **line
+            self.offset[drawn], drawn - _HALF_ROW, drawn + _HALF_ROW, **line
         )
         self._label(ax, alarm)
         if legend:

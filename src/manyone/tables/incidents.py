@@ -13,6 +13,7 @@ from manyone._types import Array, Labels
 from manyone.alerts.evidence import Runs
 from manyone.alerts.incidents import Findings
 from manyone.alerts.values import Rows, Tasks
+from manyone.calibration.thresholds import NEVER
 from manyone.data.labels import as_labels, lookup
 from manyone.data.rows import MISSING
 from manyone.estimators.base import OneClassEstimator
@@ -140,6 +141,7 @@ def tasks_of(model: TableModel, new_names: Sequence[str] = ()) -> Tasks:
         for start, end in pairwise(calibration.starts)
     ]
     threshold = np.append(estimator.offset_, [unknown.offsets(rate)[0][0]] * new)
+    threshold[threshold <= NEVER] = np.nan
     steps = np.append(typical, [np.median(unknown.scores)] * new) - threshold
     left_out = np.diff(calibration.starts)
     # The score of the only row of a task was not left out.
@@ -151,7 +153,7 @@ def tasks_of(model: TableModel, new_names: Sequence[str] = ()) -> Tasks:
         trained=np.append(rows_of_tasks(estimator), np.zeros(new)).astype(np.intp),
         basis=(*basis, *["unknown"] * new),
         counted=np.append(counted, np.zeros(new)),
-        threshold=np.where(threshold > -1e200, threshold, np.nan),
+        threshold=threshold,
         unit=_units(steps),
         left_out=calibration.scores,
         starts=np.array(starts, dtype=np.intp),
@@ -249,7 +251,7 @@ def _name(label: object) -> str:
 
 def _units(steps: Array) -> Array:
     """Distance from the threshold to a typical normal row; the usual one elsewhere."""
-    is_sound = np.isfinite(steps) & (steps > 0) & (steps < 1e200)
+    is_sound = np.isfinite(steps) & (steps > 0)
     usual = float(np.median(steps[is_sound])) if is_sound.any() else 1.0
     units = np.where(is_sound, steps, usual)
     return np.maximum(units, 0.1 * usual)
