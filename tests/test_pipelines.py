@@ -316,7 +316,7 @@ def test_rows_pass_a_step_that_does_nothing(nothing):
 
 
 def test_a_step_that_cannot_transform_is_named():
-    with pytest.raises(ValueError, match=r"'jointocksr' must be a transformer"):
+    with pytest.raises(ValueError, match=r"'jointocksr-1' must be a transformer"):
         make_pipeline(JointOCKSR(), JointOCKSR()).fit(X, task=TASK)
 
 

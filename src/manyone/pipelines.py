@@ -49,11 +49,6 @@ def _as_rows(made: object) -> Rows:
     return np.asarray(made, dtype=np.float64)
 
 
-def _passes_rows(step: object) -> bool:
-    """Whether a step does not change rows."""
-    return step is None or (isinstance(step, str) and step == "passthrough")
-
-
 @dataclass(eq=False, repr=False)
 class TaskPipeline(Delegating, RoutingState, OutlierMixin, BaseComposition):
     """Transformers and an estimator as one; made by :func:`manyone.make_pipeline`.
@@ -107,7 +102,10 @@ class TaskPipeline(Delegating, RoutingState, OutlierMixin, BaseComposition):
         last = self._last_step()
         roles = {"task": task, "outlier": outlier, "groups": groups, "time": time}
         return self.fit_last(
-            lambda Z, **given: clone(last).fit(Z, y, **given), X, sample_weight, **roles
+            lambda Z, **labels: clone(last).fit(Z, y, **labels),
+            X,
+            sample_weight,
+            **roles,
         )
 
     def fit_last(
@@ -158,11 +156,12 @@ class TaskPipeline(Delegating, RoutingState, OutlierMixin, BaseComposition):
         weight = labels["sample_weight"]
         weight = None if weight is None else np.asarray(weight)
 
-        def remake(kept: Codes, held: Codes) -> tuple[Rows, Rows]:
-            kept_X, held_X = (rows_of(X, source[numbers]) for numbers in (kept, held))
-            kept_task = None if task is None else task[source[kept]]
-            held_task = None if task is None else task[source[held]]
-            kept_weight = None if weight is None else weight[source[kept]]
+        def remake(kept_rows: Codes, held_rows: Codes) -> tuple[Rows, Rows]:
+            kept_X = rows_of(X, source[kept_rows])
+            held_X = rows_of(X, source[held_rows])
+            kept_task = None if task is None else task[source[kept_rows]]
+            held_task = None if task is None else task[source[held_rows]]
+            kept_weight = None if weight is None else weight[source[kept_rows]]
             kept_roles = {"task": kept_task, "sample_weight": kept_weight}
             for name, step in self._transformers():
                 try:
@@ -222,8 +221,8 @@ class TaskPipeline(Delegating, RoutingState, OutlierMixin, BaseComposition):
 
     def _transformers(self) -> list[tuple[str, Transformer]]:
         """All steps but the last, without those that do not change rows."""
-        steps = self.steps[:-1]
-        return [(name, step) for name, step in steps if not _passes_rows(step)]
+        no_change = (None, "passthrough")
+        return [(name, step) for name, step in self.steps[:-1] if step not in no_change]
 
     @classmethod
     def of_fitted(
@@ -306,7 +305,7 @@ class TaskPipeline(Delegating, RoutingState, OutlierMixin, BaseComposition):
         return Pipeline(steps[which])
 
     def __sklearn_tags__(self) -> Any:
-        """Tags: sparse rows if all steps take them, a kernel matrix if the first does."""
+        """Tags: sparse rows if all steps take them; pairwise if the first step is."""
         tags = super().__sklearn_tags__()
         steps = [step for _, step in self.steps if hasattr(step, "fit")]
         inner = [get_tags(step).input_tags for step in steps]

@@ -42,10 +42,10 @@ class RoutingState:
 class Transformer(Protocol):
     """A step of a pipeline, of whatever package."""
 
-    def fit(self, X: object, **given: object) -> object:
+    def fit(self, X: object, **roles: object) -> object:
         """Learn from rows."""
 
-    def transform(self, X: object, **given: object) -> object:
+    def transform(self, X: object, **roles: object) -> object:
         """Rows made into others."""
 
 

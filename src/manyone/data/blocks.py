@@ -184,15 +184,15 @@ def by_task(codes: Codes, weight: Array) -> tuple[Codes, Any]:
     )
 
 
-def added(one: Codes, other: Codes, *pairs: tuple[Array, Array]) -> tuple[Any, ...]:
+def added(first: Codes, second: Codes, *pairs: tuple[Array, Array]) -> tuple[Any, ...]:
     """Tasks of both (t,), and the sum of each pair of arrays by task."""
-    if np.array_equal(one, other):
-        return one, *(first + more for first, more in pairs)
-    tasks = np.union1d(one, other)
+    if np.array_equal(first, second):
+        return first, *(values + more for values, more in pairs)
+    tasks = np.union1d(first, second)
     sums = []
-    for first, more in pairs:
-        both = np.zeros((len(tasks), *first.shape[1:]))
-        both[np.searchsorted(tasks, one)] += first
-        both[np.searchsorted(tasks, other)] += more
+    for values, more in pairs:
+        both = np.zeros((len(tasks), *values.shape[1:]))
+        both[np.searchsorted(tasks, first)] += values
+        both[np.searchsorted(tasks, second)] += more
         sums.append(both)
     return tasks, *sums

@@ -18,9 +18,8 @@ if TYPE_CHECKING:
 
 # Thresholds suffer where a larger share of rows has a copy.
 _MANY_COPIES = 0.1
-# A column with different values for so many of the distinct rows has copies not by
-# chance.
-_TOLD_APART = 0.8
+# Copies are no chance if a column has different values for more of the distinct rows.
+_DIFFERENT = 0.8
 
 
 def no_metric(metric: str) -> str:
@@ -262,7 +261,7 @@ def warn_of_copies(X: Rows, counts: Array) -> None:
     total = counts.sum()
     if copies <= _MANY_COPIES * total or sparse.issparse(X):
         return
-    if any(len(np.unique(column)) > _TOLD_APART * len(counts) for column in X.T):
+    if any(len(np.unique(column)) > _DIFFERENT * len(counts) for column in X.T):
         warn_user(
             f"{copies:.9g} of {total:.9g} rows have a copy in their task. While one is "
             "left out the other stays, so thresholds are too tight: more new rows may "

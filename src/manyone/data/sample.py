@@ -98,11 +98,16 @@ class Sample:
         chosen = np.flatnonzero(
             self.outlier | (reached <= 0.25 * self.totals[self.stratum, 0])
         )
-        X = self.X[chosen]
-        stratum = self.stratum[chosen]
-        hashes = self.hashes[chosen]
+        return self.take(chosen)
+
+    def take(self, rows: Codes) -> Sample:
+        """The sampled rows of these numbers."""
         return replace(
-            self, X=X, stratum=stratum, hashes=hashes, weight=self.weight[chosen]
+            self,
+            X=self.X[rows],
+            stratum=self.stratum[rows],
+            hashes=self.hashes[rows],
+            weight=self.weight[rows],
         )
 
     def rows(self, *, own_weight: bool = False) -> TrainingRows:
@@ -175,41 +180,41 @@ class TakeSample:
             Sample(tasks, rows.X, stratum, hashes, rows.weight, totals, size)
         )
 
-    def merge(self, one: Sample, other: Sample) -> Sample:
+    def merge(self, first: Sample, second: Sample) -> Sample:
         """Sample of the rows of both."""
         named = [
             None if sample.names is None else sample.names.tolist()
-            for sample in (one, other)
+            for sample in (first, second)
         ]
-        if one.X.shape[1] != other.X.shape[1] or named[0] != named[1]:
+        if first.X.shape[1] != second.X.shape[1] or named[0] != named[1]:
             columns = " and ".join(
                 str(sample.X.shape[1]) if name is None else str(name)
-                for sample, name in zip((one, other), named, strict=True)
+                for sample, name in zip((first, second), named, strict=True)
             )
             raise ValueError(
                 f"Blocks must have the same columns; two of them have {columns}."
             )
-        tasks, _ = encode(as_labels([*one.tasks.tolist(), *other.tasks.tolist()]))
-        totals = np.zeros((2 * len(tasks) + 2, one.totals.shape[1]))
+        tasks, _ = encode(as_labels([*first.tasks.tolist(), *second.tasks.tolist()]))
+        totals = np.zeros((2 * len(tasks) + 2, first.totals.shape[1]))
         strata = []
-        for sample in (one, other):
+        for sample in (first, second):
             place = np.concatenate([[MISSING], lookup(sample.tasks, tasks)]) + 1
             totals[2 * place] += sample.totals[::2]
             totals[2 * place + 1] += sample.totals[1::2]
             strata.append(2 * place[sample.stratum // 2] + sample.stratum % 2)
-        X = stacked([one.X, other.X])
-        quota = min(one.quota, other.quota)
-        hashes = np.concatenate([one.hashes, other.hashes])
+        X = stacked([first.X, second.X])
+        quota = min(first.quota, second.quota)
+        hashes = np.concatenate([first.hashes, second.hashes])
         both = Sample(
             tasks,
             X,
             np.concatenate(strata),
             hashes,
-            np.concatenate([one.weight, other.weight]),
+            np.concatenate([first.weight, second.weight]),
             totals,
             quota,
-            one.names,
-            one.label_columns,
+            first.names,
+            first.label_columns,
         )
         return self._drawn(both)
 
@@ -239,11 +244,8 @@ class TakeSample:
             possible = (self.size - below) // np.arange(len(ascending), 0, -1)
             quota = max(1, int(possible[np.argmax(possible < ascending)]))
         chosen = np.flatnonzero(rank < quota)
-        place = order[starts[chosen]]
-        sample = replace(
-            sample, X=sample.X[place], hashes=sample.hashes[place], quota=quota
-        )
-        return replace(sample, stratum=stratum[chosen], weight=weight[chosen])
+        drawn = sample.take(order[starts[chosen]])
+        return replace(drawn, weight=weight[chosen], quota=quota)
 
 
 def lowest_hashes(rows: TrainingRows, quota: int) -> TrainingRows:

@@ -29,8 +29,8 @@ class Step(Protocol[Part]):
     def partial(self, block: AnyBlock, /) -> Part:
         """The result of one block."""
 
-    def merge(self, one: Part, other: Part, /) -> Part:
-        """The result of two sets of blocks; `other` follows `one`."""
+    def merge(self, first: Part, second: Part, /) -> Part:
+        """The result of two sets of blocks; `second` follows `first`."""
 
 
 class RowsStep(Protocol[Part]):
@@ -39,8 +39,8 @@ class RowsStep(Protocol[Part]):
     def of(self, rows: CodedRows) -> Part:
         """The result of one set of rows."""
 
-    def merge(self, one: Part, other: Part, /) -> Part:
-        """The result of two sets of rows; `other` follows `one`."""
+    def merge(self, first: Part, second: Part, /) -> Part:
+        """The result of two sets of rows; `second` follows `first`."""
 
 
 class Sweep(Protocol):
@@ -61,9 +61,9 @@ class _OnBlocks(Generic[Part]):
         """See :class:`Step`."""
         return self.step.of(block.checked().coded(self.tasks))
 
-    def merge(self, one: Part, other: Part) -> Part:
+    def merge(self, first: Part, second: Part) -> Part:
         """See :class:`Step`."""
-        return self.step.merge(one, other)
+        return self.step.merge(first, second)
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,14 +138,14 @@ class _Watched(Generic[Part]):
         return Seen(X.shape[0], hashes), self.step.partial(checked)
 
     def merge(
-        self, one: tuple[Seen, Part] | None, other: tuple[Seen, Part] | None
+        self, first: tuple[Seen, Part] | None, second: tuple[Seen, Part] | None
     ) -> tuple[Seen, Part] | None:
         """See :class:`Step`."""
-        if one is None:
-            return other
-        if other is None:
-            return one
-        return one[0] + other[0], self.step.merge(one[1], other[1])
+        if first is None:
+            return second
+        if second is None:
+            return first
+        return first[0] + second[0], self.step.merge(first[1], second[1])
 
 
 class SteadySweep:

@@ -182,7 +182,7 @@ class OneClassEstimator(
     ) -> Self:
         """Take over a model, and set its thresholds; without a rate it has none.
 
-        The estimator is not changed before, so a fit that is refused leaves no trace.
+        Until then the estimator holds the model of the last fit.
         """
         # Kept beside the parameters, which users may change without a new fit.
         self.limit_ratio_ = limit_ratio(self.alarm_rate, self.task_rate_limit)
@@ -431,7 +431,7 @@ class MultiTaskOneClass(OneClassEstimator):
         return self
 
     def _judged_by_matrix(
-        self, whole: Callable[[], Solution], gram: Gram, rows: TrainingRows
+        self, fit_all: Callable[[], Solution], gram: Gram, rows: TrainingRows
     ) -> Solution:
         """The model of all rows, with left-out scores by refits on one matrix.
 
@@ -442,17 +442,19 @@ class MultiTaskOneClass(OneClassEstimator):
         assert K is not None
         alone = replace(rows, group=None)
 
-        def refit(kept: Codes, held: Codes) -> tuple[Solution, Array]:
+        def refit(kept_rows: Codes, held_rows: Codes) -> tuple[Solution, Array]:
             fold_model = self._solve(
-                numbered.take(kept), alone.take(kept), left_out=False
+                numbered.take(kept_rows), alone.take(kept_rows), left_out=False
             )
-            return fold_model, fold_model.scorer.own(K[held], rows.codes[held])
+            return fold_model, fold_model.scorer.own(
+                K[held_rows], rows.codes[held_rows]
+            )
 
         normal = np.flatnonzero(~rows.outlier)
         weight = rows.weight[normal]
         similarity = mean_similarity(K[:, normal], weight / weight.sum())
         return solve_with_folds(
-            whole,
+            fit_all,
             refit,
             similarity,
             rows,
@@ -483,11 +485,11 @@ class MultiTaskOneClass(OneClassEstimator):
         similarity = similarity_of(X, rows, kernel)
         is_fixed = metric is None and remake is None
 
-        def refit(kept: Codes, held: Codes) -> tuple[Solution, Array]:
-            left = rows.take(kept)
-            held_X = rows.X[held]
+        def refit(kept_rows: Codes, held_rows: Codes) -> tuple[Solution, Array]:
+            left = rows.take(kept_rows)
+            held_X = rows.X[held_rows]
             if remake is not None:
-                X, held_X = remake(kept, held)
+                X, held_X = remake(kept_rows, held_rows)
                 left = replace(left, X=X)
             fold_model = method._learn(
                 left, left_out=False, kernel=kernel if is_fixed else None
@@ -495,7 +497,7 @@ class MultiTaskOneClass(OneClassEstimator):
             if remake is not None:
                 # Distances between rows depend on the transformers, too.
                 fold_model = with_nearness(fold_model, left)
-            return fold_model, fold_model.scorer.own(held_X, rows.codes[held])
+            return fold_model, fold_model.scorer.own(held_X, rows.codes[held_rows])
 
         return solve_with_folds(
             lambda: solution,

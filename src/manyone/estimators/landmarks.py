@@ -136,6 +136,7 @@ class LandmarkOneClass(MultiTaskOneClass):
         judge = solution.judge
         guard = LeftOutGuard.of(nearness, solution.scorer)
         solution = guard.around(replace(solution, judge=None))
+        calibration = None
         if calibrate:
             rows = training_rows_of(sweep)
             grouped = rows is not None and rows.group is not None
@@ -153,13 +154,10 @@ class LandmarkOneClass(MultiTaskOneClass):
             elif solution.left_out_source.startswith("leave-one-out"):
                 is_normal = ~sample.outlier
                 warn_of_copies(sample.X[is_normal], sample.weight[is_normal])
-        self._warn(solution, sample.X)
-        calibration = None
-        if calibrate:
-            assert tails is not None
             calibration = tails.calibration(
                 len(sample.tasks), solution.left_out_source, solution.scorer.far()
             )
+        self._warn(solution, sample.X)
         training = TrainingRows.none(len(sample.tasks))
         rate = self.alarm_rate if calibrate else None
         self._become(solution, sample.tasks, training, calibration, rate)

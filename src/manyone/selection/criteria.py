@@ -352,7 +352,7 @@ def fold_aucs(
 
 
 def scores_of(
-    model: MultiTaskOneClass, rows: TrainingRows, kept: Codes, judged: Codes
+    model: MultiTaskOneClass, rows: TrainingRows, kept_rows: Codes, judged_rows: Codes
 ) -> Array:
     """Scores (m, T) of rows against all tasks of a model of other rows.
 
@@ -360,23 +360,23 @@ def scores_of(
     ----------
     model : MultiTaskOneClass
     rows : TrainingRows
-    kept, judged : ndarray
+    kept_rows, judged_rows : ndarray
         Numbers of the rows to fit to and of the m rows to score.
 
     Returns
     -------
     ndarray of shape (m, T)
-        T tasks that have normal rows among those kept, in the order of their codes.
+        T tasks with normal rows among those to fit to, in the order of their codes.
     """
-    fold = rows.take(kept)
+    fold = rows.take(kept_rows)
     used = np.unique(fold.codes[~fold.outlier])
     fold = replace(
         fold,
         codes=renumbered(fold.codes, used),
         n_tasks=len(used),
-        columns=None if rows.columns is None else kept,
+        columns=None if rows.columns is None else kept_rows,
     )
-    return _refitted(model, fold).scorer.all(rows.X[judged])
+    return _refitted(model, fold).scorer.all(rows.X[judged_rows])
 
 
 def _refitted(model: MultiTaskOneClass, rows: TrainingRows) -> Solution:
@@ -429,10 +429,14 @@ def fault_areas(
 
 
 def _own_scores(
-    model: MultiTaskOneClass, rows: TrainingRows, kept: Codes, X: Array, codes: Codes
+    model: MultiTaskOneClass,
+    rows: TrainingRows,
+    kept_rows: Codes,
+    X: Array,
+    codes: Codes,
 ) -> Array:
     """Scores (m,) of new rows against their tasks, by a model of a part of the rows."""
-    return _refitted(model, rows.take(kept)).scorer.own(X, codes)
+    return _refitted(model, rows.take(kept_rows)).scorer.own(X, codes)
 
 
 def fault_aucs(

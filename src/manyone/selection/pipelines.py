@@ -1,10 +1,11 @@
-"""Pipelines whose last step chooses or is tuned."""
+"""Make pipelines, and tune the estimator at their end."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
+import sklearn.pipeline
 from sklearn.pipeline import Pipeline
 
 from manyone.estimators.base import OneClassEstimator
@@ -43,12 +44,7 @@ def make_pipeline(*steps: Any) -> TaskPipeline:
     """
     if not steps:
         raise ValueError("make_pipeline needs an estimator as its last step.")
-    names: list[str] = []
-    for step in steps:
-        name = step if isinstance(step, str) else type(step).__name__.lower()
-        count = sum(taken.rstrip("-0123456789") == name for taken in names)
-        names.append(f"{name}-{count + 1}" if count else name)
-    return TaskPipeline(list(zip(names, steps, strict=True)))
+    return TaskPipeline(sklearn.pipeline.make_pipeline(*steps).steps)
 
 
 def tuned_pipeline(
@@ -79,7 +75,7 @@ def tuned_pipeline(
     fitted = TaskPipeline(list(pipeline.steps))
     last = fitted.steps[-1][1]
     return fitted.fit_last(
-        lambda Z, **given: tune(last, Z, **given, **options),
+        lambda Z, **labels_of_rows: tune(last, Z, **labels_of_rows, **options),
         X,
         roles["sample_weight"],
         **labels,

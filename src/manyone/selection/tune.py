@@ -1,4 +1,4 @@
-"""Choose kernel, width, ridge and metric on training rows, almost without refits."""
+"""Tune kernel, width, ridge and metric on training rows, with few refits."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from manyone.selection.search import (
     fault_grid,
 )
 
-# How a fit runs, not what it models.
+# Parameters that say how a fit runs: there is nothing to choose.
 _RUNNING = {
     "alarm_rate",
     "kernel_params",
@@ -64,55 +64,53 @@ def tune(
     No row is scored by a model that was fitted to it. Closed forms give such scores,
     with one eigendecomposition for all ridges; where there are none, folds do.
 
-    The metric is chosen by folds with everything refitted inside, and must win by more
-    than one standard error. With fewer than eight tasks it stays plain, unless the grid
-    asks (and there are four). Other metrics than plain have no closed forms: without a
-    grid, folds then judge one parameter at a time. Methods that learn a structure get
-    kernel, width, ridge and metric as :class:`JointOCKSR` would. Then folds judge their
-    own strengths. Without a grid the estimator's value stays unless another is better
-    by more than one standard error.
+    The metric is chosen by folds with everything refitted inside. It stays plain unless
+    another one is better by more than one standard error. With fewer than eight tasks
+    it stays plain, with a metric in `grid` with fewer than four. Other metrics than
+    plain have no closed form: without a grid, folds judge one parameter at a time.
+    Methods that learn a structure get the kernel, width, ridge and metric that
+    :class:`JointOCKSR` would get. Then folds judge their own strengths. Without a grid,
+    a strength stays as it is unless another is better by more than one standard error.
 
     Parameters
     ----------
     estimator : estimator of this package, or a pipeline that ends in one
-        Gives the values of what is not in the grid. It is not changed. Transformers of
-        a pipeline are fitted once, to all rows: use folds of your own for transformers
-        that learn from labels.
+        Parameters that are not in the grid keep its values. It is not changed.
+        Transformers of a pipeline are fitted once, to all rows: use folds of your own
+        for transformers that learn from labels.
     X, y, task, outlier, sample_weight, groups
-        As in `fit`; rows of a group are judged by models that have seen none of them.
+        As in `fit`. Rows of a group are judged by models that have seen none of them.
     criterion : {"unseen", "seen", "faults"}
         What anomalies are. ``"seen"``: rows of other tasks, left out one at a time, so
-        their kind is known to the model. ``"unseen"``: rows of other tasks, left out
-        with their whole task, which estimates performance on kinds never seen.
+        that the model knows their kind. ``"unseen"``: rows of other tasks, left out
+        with their whole task, for performance on kinds that the model has never seen.
         ``"faults"``: rows of the task itself gone wrong, made from rows left out in
-        three folds. One kind moves one column by four standard deviations; the other
+        three folds. One kind moves one column by four standard deviations. The other
         gives a third of the columns the deviations of another row. Rows far from the
         others of their task are not used: they may be faults themselves. The preferred
         setting is an adaptive metric (where the method has it) with a wide Laplacian
-        kernel. Another one replaces it only if it is better at every kind of fault by
+        kernel. Another one is taken only if it is better at every kind of fault by
         three standard errors.
     grid : mapping of parameter name to values, or None
         Any of ``kernel, gamma, width, degree, coef0, alpha, metric`` and the strengths
-        of the method; None is what the method declares (``estimator.can``). Parameters
-        not in the grid keep the estimator's value.
+        of the method. None: what the method declares (``estimator.can``).
     max_rows : int, "auto" or None
-        Judge on at most that many rows, of as many tasks as possible, chosen by their
-        content; the final fit is to all rows. None is all; ``"auto"`` at least 1,000,
-        more where the grid is short.
+        Most rows to judge by, of as many tasks as possible, chosen by their content.
+        The final fit is to all rows. None: all rows. ``"auto"``: at least 1,000, and
+        more for a short grid.
     calibrate : bool, default=True
-        False sets no thresholds, which may take longer than the fit itself. The model
-        can then score rows. It raises alarms after you give held-out normal rows to its
-        ``calibrate``.
+        False: thresholds are not set, as that may take longer than the fit itself. The
+        model can then score rows, and raises alarms after its ``calibrate`` was given
+        held-out normal rows.
     random_state : int, RandomState or None
-        Of the faults that are made; None always makes the same.
+        Of the faults that are made. None always makes the same.
 
     Returns
     -------
     estimator
         A fitted clone with the best setting (of a pipeline, a
-        :class:`manyone.TaskPipeline`); ``tuning_`` is the table of what was tried, a
-        dict of arrays (one entry per candidate) that ``pandas.DataFrame`` takes as it
-        is.
+        :class:`manyone.TaskPipeline`). ``tuning_`` is the table of what was tried: a
+        dict of arrays with one entry per candidate, which ``pandas.DataFrame`` takes.
 
     Examples
     --------
@@ -158,7 +156,7 @@ def tune(
 def _refuse_unjudgeable(
     model: MultiTaskOneClass, rows: TrainingRows, values: Grid, criterion: str
 ) -> None:
-    """Say what rows a criterion, or a grid, needs."""
+    """Raise if a criterion or a grid cannot be used with these rows."""
     if criterion == "faults":
         refuse_unless_dense(rows, 'criterion="unseen"')
     elif rows.n_tasks < 2 and not rows.outlier.any():
@@ -212,7 +210,7 @@ def _checked(
     grid: Mapping[str, Iterable[object]] | None,
     max_rows: int | str | None,
 ) -> tuple[MultiTaskOneClass, dict[str, list[object]]]:
-    """A clone of the estimator and the grid as lists, or what is wrong with either."""
+    """A clone of the estimator, and the grid as lists; raises if either is wrong."""
     if criterion not in ("seen", "unseen", "faults"):
         raise ValueError(
             f'criterion must be "unseen", "seen" or "faults"; got {criterion!r}.'
