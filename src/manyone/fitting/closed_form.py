@@ -13,13 +13,13 @@ from manyone.data.rows import TrainingRows
 from manyone.solvers.leave_blocks import scores_without_blocks
 from manyone.solvers.ridge import left_out_rows
 
-#: Scaled residuals of blocks of rows under refits without them, from those of all rows
-#: (n,).
+#: Takes the scaled residuals (n,) of all rows and blocks of rows: the residuals of each
+#: block under the model without it.
 SolveWithout = Callable[[Array, list[Codes]], Iterable[Array]]
 
 
 class ClosedForm(NamedTuple):
-    """What a ridge regression says of its rows.
+    """What a ridge regression says of rows that leave it.
 
     Attributes
     ----------
@@ -28,7 +28,7 @@ class ClosedForm(NamedTuple):
     responses : ndarray of shape (n, 2) or None
         See :class:`~manyone.solvers.ridge.LeftOutRows`; None where groups leave.
     source : str
-        How they were found.
+        How rows were left out.
     total, mean : ndarray of shape (T,)
         What the normal rows of each task weigh, and their mean response.
     """
@@ -53,7 +53,7 @@ def closed_form(
     remaining : ndarray of shape (n,)
         One minus the leverage of one count of each row.
     solve_without : callable
-        Asked where rows have groups.
+        Used where rows have groups.
     """
     normal = np.flatnonzero(~rows.outlier)
     codes = rows.codes[normal]

@@ -1,8 +1,8 @@
 """Passes over Dask arrays and frames: partials by chunk, then a tree of merges.
 
 Nothing as long as the rows comes to the client. A step travels inside the graph of its
-pass, so that a worker which dies takes nothing along that cannot be computed again.
-Dask is imported when its rows come.
+pass: whatever a worker that dies had computed can be computed again. Dask is imported
+only for rows of its own.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 r"""Third pass: the score of every row under the model without it.
 
-With leverage :math:`\ell_i = w_i \phi_i' (G + \alpha I)^{-1} \phi_i` the residual of a
-row under the model without it is :math:`e_i / (1 - \ell_i)`, and the mean response of
-its task moves with it.
+With the leverage :math:`\ell_i = w_i \phi_i' (G + \alpha I)^{-1} \phi_i`, the residual of
+row i under the model without it is :math:`e_i / (1 - \ell_i)`. The mean response of its
+task changes as well (:func:`manyone.solvers.ridge.left_out_rows`).
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class JudgedRows(NamedTuple):
     scores : ndarray of shape (n,)
         Left-out scores; NaN for outliers and for rows that shaped the landmarks.
     seen : ndarray of shape (n,)
-        Scores under the model of all rows, infinite where they are not known.
+        Scores under the model of all rows; infinite: not known.
     responses : ndarray of shape (n, 2)
-        See :class:`~manyone.solvers.ridge.LeftOutRows`; NaN where they are not known.
+        See :class:`~manyone.solvers.ridge.LeftOutRows`; NaN: not known.
     """
 
     scores: Array
@@ -48,7 +48,7 @@ class JudgedRows(NamedTuple):
 
     @classmethod
     def unknown(cls, n_rows: int) -> JudgedRows:
-        """Nothing is known of these rows yet."""
+        """Scores of rows that are not judged yet."""
         responses = np.full((n_rows, 2), np.nan)
         return cls(np.full(n_rows, np.nan), np.full(n_rows, np.inf), responses)
 
@@ -63,12 +63,12 @@ class LeftOutPass(Judge):
     plan: Plan
 
     @abstractmethod
-    def known(self, rows: CodedRows) -> JudgedRows:
-        """What is known of rows whose tasks are numbers."""
+    def judge(self, rows: CodedRows) -> JudgedRows:
+        """What models without them say of rows whose tasks are numbers."""
 
     def of(self, rows: CodedRows) -> Tails:
         """Tails of the left-out scores of rows whose tasks are numbers."""
-        scores, seen, responses = self.known(rows)
+        scores, seen, responses = self.judge(rows)
         return Tails.known(scores, rows, len(self.plan.tasks), seen, responses)
 
     def merge(self, one: Tails, other: Tails) -> Tails:
@@ -77,7 +77,7 @@ class LeftOutPass(Judge):
 
     def judged(self, rows: CodedRows) -> Array:
         """See :class:`Judge`."""
-        return self.known(rows).scores
+        return self.judge(rows).scores
 
 
 def judged_rows(
@@ -99,19 +99,19 @@ def judged_rows(
     -------
     JudgedRows
     """
-    known = JudgedRows.unknown(len(rows.codes))
+    result = JudgedRows.unknown(len(rows.codes))
     judged = np.flatnonzero(~rows.outlier & plan.unseen(rows.X))
 
-    def judge(part: slice) -> tuple[Codes, JudgedRows]:
-        block = rows.take(judged[part])
-        return judged[part], score(block.X, block.codes, block.weight)
+    def judge(block: slice) -> tuple[Codes, JudgedRows]:
+        taken = rows.take(judged[block])
+        return judged[block], score(taken.X, taken.codes, taken.weight)
 
-    for numbers, part in on_threads(judge, kernel_blocks(len(judged), width)):
-        for values, of_part in zip(known, part, strict=True):
-            values[numbers] = of_part
-    # All rows of a task at once: blocks have few of each where there are many tasks.
-    guard.lower(known.scores, rows, judged)
-    return known
+    for numbers, of_block in on_threads(judge, kernel_blocks(len(judged), width)):
+        for values, block_values in zip(result, of_block, strict=True):
+            values[numbers] = block_values
+    # All blocks at once: one block has few rows of each of many tasks.
+    guard.lower(result.scores, rows, judged)
+    return result
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,7 +131,7 @@ class LeaveOut(LeftOutPass):
     ridge: Ridge
     guard: LeftOutGuard
 
-    def known(self, rows: CodedRows) -> JudgedRows:
+    def judge(self, rows: CodedRows) -> JudgedRows:
         """See :class:`LeftOutPass`."""
         if isinstance(rows, TrainingRows) and rows.group is not None:
             return self._without_groups(rows)
@@ -157,15 +157,15 @@ class LeaveOut(LeftOutPass):
         return -np.abs(residual - (1.0 - self.ridge.mean_response[codes]))
 
     def _without_groups(self, rows: TrainingRows) -> JudgedRows:
-        """The same under models without those that leave with a row; NaN: none do."""
+        """Scores by models without the group of a row; NaN: the group cannot leave."""
         plan = self.plan
         ridge = self.ridge
-        known = JudgedRows.unknown(len(rows.codes))
+        result = JudgedRows.unknown(len(rows.codes))
         unseen = np.flatnonzero(plan.unseen(rows.X))
         rows = rows.take(unseen)
         normal = np.flatnonzero(~rows.outlier)
         if not len(normal):
-            return known
+            return result
         residual = np.full(len(rows.codes), np.nan)
         for block in kernel_blocks(len(normal), len(plan.points)):
             numbers = normal[block]
@@ -183,7 +183,7 @@ class LeaveOut(LeftOutPass):
         means = ridge.counts, ridge.mean_response
         scores = scores_without_groups(rows, residual, *means, solve, has_earlier)
         self.guard.lower(scores, rows, normal)
-        known.scores[unseen] = scores
-        own = residual[normal], rows.codes[normal]
-        known.seen[unseen[normal]] = self._of_all_rows(*own)
-        return known
+        result.scores[unseen] = scores
+        by_all = self._of_all_rows(residual[normal], rows.codes[normal])
+        result.seen[unseen[normal]] = by_all
+        return result

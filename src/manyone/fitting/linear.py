@@ -20,7 +20,7 @@ from manyone.solvers.ridge import effective_alpha, left_out_rows, one_minus_leve
 
 
 class LinearProblem(NamedTuple):
-    """What :func:`manyone.solvers.linear.solve_linear` needs of the rows.
+    """The problem of :func:`manyone.solvers.linear.solve_linear`, from sums over rows.
 
     Attributes
     ----------
@@ -28,9 +28,9 @@ class LinearProblem(NamedTuple):
     M : ndarray of shape (r, T)
         Responses in the eigenbasis.
     outside : float
-        Squared norm of what of the responses is not in it.
+        Squared norm of the part of the responses that is not in it.
     alpha : float
-        In units of the mean weight, as everything above.
+        In units of the mean weight, as all of the above.
     V : ndarray of shape (m, r)
         Eigenvectors of the moments of the feature rows.
     unit : float
@@ -46,7 +46,7 @@ class LinearProblem(NamedTuple):
 
 
 def linear_problem(statistics: Statistics, alpha: float) -> LinearProblem:
-    """The problem of rows that only their statistics are known of.
+    """The problem of rows of which only the statistics are known.
 
     Parameters
     ----------
@@ -81,8 +81,8 @@ class LeaveOutOfStructure(LeftOutPass):
     targets : ndarray of shape (r, T)
         Responses in the eigenbasis.
     shrunk : ndarray of shape (r, T)
-        What the ridge leaves of each direction, along every eigenvector of the
-        structure.
+        Share of each direction that the ridge does not fit, along every eigenvector of
+        the structure.
     Q : ndarray of shape (T, T)
         These eigenvectors.
     counts, mean_response : ndarray of shape (T,)
@@ -108,7 +108,7 @@ class LeaveOutOfStructure(LeftOutPass):
         mean: Array,
         guard: LeftOutGuard,
     ) -> LeaveOutOfStructure:
-        """The pass for a structure B (T, T) that was found."""
+        """The pass for a structure B (T, T)."""
         lam = problem.eigenvalues * problem.unit
         alpha = problem.alpha * problem.unit
         values, Q = eigh(B @ B)
@@ -118,7 +118,7 @@ class LeaveOutOfStructure(LeftOutPass):
             plan, problem.V / np.sqrt(lam), targets, shrunk, Q, counts, mean, guard
         )
 
-    def known(self, rows: CodedRows) -> JudgedRows:
+    def judge(self, rows: CodedRows) -> JudgedRows:
         """See :class:`LeftOutPass`."""
         width = 3 * len(self.basis) + 6 * len(self.Q)
         return judged_rows(self.plan, rows, self._scores, self.guard, width)

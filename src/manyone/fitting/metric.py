@@ -1,4 +1,4 @@
-"""A pass for the metric: how rows differ from the means of their tasks, summed up."""
+"""A pass for the metric: sums of squares of rows about the means of their tasks."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What later passes share: tasks, kernel, landmarks, the guard of far rows.
+"""What all passes share: tasks, kernel, landmarks, the guard of far rows.
 
-A plan is chosen from a sample, once, and never changed: statistics of blocks add up
-because all of them are taken in the same features.
+A plan is chosen once, from a sample, and never changes. Statistics of blocks add up
+because all of them use the same features.
 """
 
 from __future__ import annotations
@@ -28,14 +28,11 @@ from manyone.solvers.landmark_positions import solve_landmark_positions
 from manyone.solvers.ridge import effective_alpha
 from manyone.threads import solve_lower
 
-# Rows to choose from, for each landmark, and at least.
+# Rows of a sample for each landmark, and at least.
 _CHOICE = 10
 _FEWEST = 10_240
-# Landmarks that are moved: it costs their number cubed, and beyond this more of them
-# are cheaper.
-_MOST_MOVED = 512
-# Smallest eigenvalue of the landmarks' kernel matrix from which kernel values may be
-# squared.
+# With a smallest eigenvalue of the kernel matrix of landmarks above this, sums of
+# products of kernel values keep digits enough.
 _WELL_APART = 1e-3
 
 
@@ -52,13 +49,13 @@ class Plan:
     factor : ndarray of shape (m, m)
         L, lower Cholesky factor of their kernel matrix.
     metric : Whitening or None
-        What rows go through before they are compared with the landmarks.
+        In which rows are compared with the landmarks; None: as they are.
     raw_moments : bool
         Whether statistics are sums of kernel values, not of feature rows. That saves a
         triangular solve for each row (``bench_scale.py``: 1.4 times the bare arithmetic
         instead of 1.9) and squares the condition number of L.
     drawn : ndarray of shape (s,)
-        Hashes of rows that shaped the landmarks: their left-out scores would be too
+        Hashes of rows that shaped the landmarks, whose left-out scores would be too
         good.
     """
 
@@ -106,19 +103,21 @@ class Plan:
         return cls(tasks, points, factor, metric, raw_moments)
 
     def learned(self, sample: Sample, alpha: float) -> Plan:
-        """Landmarks moved to where they serve the regression of all tasks best.
+        """Landmarks moved to where the regression of all tasks fits best.
 
-        By at most a quarter of the rows of each task, so that the others can judge.
-        Landmarks stay the rows that they are where such rows are few beside them or
-        beside the tasks, where more than 512 make up for it, for sparse rows, a single
-        task, and kernels other than "rbf".
+        At most a quarter of the rows of each task move them, so that the others can
+        judge. Landmarks stay where they are if these rows are few beside them or beside
+        the tasks; for sparse rows, a single task, and kernels other than "rbf"; and if
+        they are more than 512, as moving costs their number cubed and more landmarks
+        are cheaper. (Moved, they do what four times as many rows do:
+        ``benchmarks/bench_landmarks.py``.)
         """
         kernel = self.kernel
         quarter = sample.quarter()
         n_tasks = len(self.tasks)
         m = len(self.points)
         dense = not sparse.issparse(quarter.X)
-        enough = len(quarter.stratum) >= _CHOICE * max(m, n_tasks) and m <= _MOST_MOVED
+        enough = len(quarter.stratum) >= _CHOICE * max(m, n_tasks) and m <= 512
         if not (enough and dense and n_tasks > 1 and kernel.name == "rbf"):
             return self
         rows = quarter.rows()
@@ -182,14 +181,14 @@ def sample_size(n_landmarks: int) -> int:
 
 
 def seed_of(random_state: object) -> int:
-    """One number that the sample and the landmarks follow from."""
+    """A seed for the sample and the landmarks."""
     if isinstance(random_state, int | np.integer):
         return int(random_state) % 2**32
     return int(check_random_state(random_state).randint(2**31 - 1))
 
 
 class Passes(NamedTuple):
-    """What a model of landmarks is solved by.
+    """What a model of landmarks is solved with.
 
     Attributes
     ----------
@@ -197,7 +196,7 @@ class Passes(NamedTuple):
     source : Source
     sample : Sample
     nearness : TrainingNearness or None
-        What left-out scores are lowered by.
+        The guard that lowers left-out scores, too.
     left_out : bool
         Whether left-out scores are wanted.
     """

@@ -144,7 +144,7 @@ def blocks_of(
 
 
 def _column(role: str, name: object) -> str | None:
-    """The name of a column of a file, or why it is none."""
+    """The name of a column of a file; anything else is refused."""
     if name is None or isinstance(name, str):
         return name
     raise ValueError(f"X is a file: {role} must name its column; got {name!r:.60}.")
@@ -179,7 +179,7 @@ def sweep_of(
 
 
 def sweep_in_order(X: object, make: MakeBlock) -> Sweep:
-    """How to pass over rows that are not in memory, where a block follows another.
+    """A source of rows outside of memory, where each block needs the one before it.
 
     Parameters
     ----------
@@ -206,7 +206,7 @@ def _chained(blocks: Iterable[Block], make: MakeBlock) -> Iterator[ChainedBlock]
 
 
 def by_blocks(method: Method) -> Method:
-    """Let a scoring method take rows outside of memory, block by block."""
+    """A scoring method that also takes rows outside of memory, block by block."""
 
     @wraps(method)
     def scored(model: FittedMethod, X: object, **given: object) -> object:

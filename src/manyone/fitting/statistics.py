@@ -22,10 +22,6 @@ from manyone.kernels.landmarks import expanded
 from manyone.solvers.ridge import effective_alpha, factorise
 from manyone.threads import on_threads
 
-# Rows, for each landmark, whose moments one thread sums up before they are added to the
-# others'.
-_LANDMARKS = 4
-
 
 @dataclass(frozen=True, eq=False)
 class Statistics:
@@ -70,7 +66,9 @@ class AddUp:
         n = len(rows.codes)
         m = len(self.plan.points)
         block = next(kernel_blocks(max(n, 1), m)).stop
-        step = block * (1 + _LANDMARKS * m // block)
+        # A thread sums up at least four rows for each landmark before its moments are
+        # added to those of others.
+        step = block * (1 + 4 * m // block)
         parts = (rows.take(slice(i, i + step)) for i in range(0, max(n, 1), step))
         return reduce(self.merge, on_threads(self._sums, parts))
 
@@ -111,7 +109,7 @@ class AddUp:
 
 @dataclass(frozen=True, eq=False)
 class Ridge:
-    """Solution of the ridge regression that statistics speak of.
+    """Solution of the ridge regression of rows with these statistics.
 
     Attributes
     ----------
@@ -144,7 +142,7 @@ def solve_statistics(plan: Plan, statistics: Statistics, alpha: float) -> Ridge:
     statistics : Statistics
         Of all rows: every task occurs.
     alpha : float
-        0 is the smallest that double precision resolves.
+        0 stands for the smallest that double precision resolves.
 
     Returns
     -------

@@ -43,7 +43,7 @@ def independent_solution(gram: Gram, rows: TrainingRows, alpha: float) -> Soluti
     rows : TrainingRows
         Sorted by task, the outliers of every task last.
     alpha : float
-        0 is the smallest that double precision resolves.
+        0 stands for the smallest that double precision resolves.
 
     Returns
     -------
@@ -74,8 +74,7 @@ def independent_score_grid(gram: Gram, rows: TrainingRows, alphas: Array) -> Arr
         solution = independent_solution(numbered, rows, float(alpha))
         assert solution.left_out is not None
         scores[:] = solution.scorer.all(numbered.given)
-        # Rows that cannot leave, because their group is the only one of their task, are
-        # not judged.
+        # The only group of a task cannot leave: its rows are not judged.
         scores[normal, rows.codes[normal]] = np.nan_to_num(
             solution.left_out[normal], nan=0.0
         )

@@ -17,24 +17,21 @@ from manyone.models.nearness import LeftOutGuard
 from manyone.models.scorers import Scorer
 from manyone.solvers.two_layers import TwoLayerProblem
 
-# Centres of the second layer for each task, at least.
-_CENTRES = 5
-
 
 def centres_of(
     problem: TwoLayerProblem, content: Codes, landmarks: int, seed: int
 ) -> Codes | None:
     """Rows that the second layer is expanded over; None: over all of them.
 
-    As many as landmarks, and five for each task at least, by randomly pivoted Cholesky
-    of the second kernel where the fit starts; one row of each task, and the origin,
-    whatever comes.
+    They are chosen by randomly pivoted Cholesky of the second kernel where the fit
+    starts, see `most_centres`. One row of each task, and the origin, are always among
+    them.
 
     Parameters
     ----------
     problem : TwoLayerProblem
     content : ndarray of shape (n,)
-        Numbers of the rows whose order they are drawn in; the origin has none.
+        Numbers of the rows, in whose order they are drawn; the origin has none.
     landmarks, seed : int
 
     Returns
@@ -56,8 +53,8 @@ def centres_of(
 
 
 def most_centres(landmarks: int, n_tasks: int) -> int:
-    """Centres that the second layer is given, at most."""
-    return max(landmarks, _CENTRES * n_tasks)
+    """Most centres of the second layer: as many as landmarks, or five for each task."""
+    return max(landmarks, 5 * n_tasks)
 
 
 def mostly_drawn(sample: Sample) -> Mask:
@@ -68,7 +65,7 @@ def mostly_drawn(sample: Sample) -> Mask:
 
 @dataclass(frozen=True, eq=False)
 class JudgeNotDrawn(LeftOutPass):
-    """The pass that scores rows by the model of a sample that they are not in.
+    """The pass that scores rows by the model of a sample without them.
 
     Parameters
     ----------
@@ -83,7 +80,7 @@ class JudgeNotDrawn(LeftOutPass):
     scorer: Scorer
     guard: LeftOutGuard
 
-    def known(self, rows: CodedRows) -> JudgedRows:
+    def judge(self, rows: CodedRows) -> JudgedRows:
         """See :class:`LeftOutPass`."""
         width = 2 * len(self.scorer.points)
         return judged_rows(self.plan, rows, self._scores, self.guard, width)

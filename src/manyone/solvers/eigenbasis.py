@@ -18,10 +18,10 @@ from manyone.solvers.ridge import (
 
 
 def resolved_weight(weight: Array) -> Array:
-    """Weights (n,) in which none but zeros lies below a millionth of the largest.
+    """Weights (n,), raised to a millionth of the largest where they are positive.
 
-    An eigendecomposition, or moments, of rows scaled by their weights would lose
-    lighter rows in rounding: what they say would depend on the order of the rows.
+    In an eigendecomposition or in moments, rounding would bury lighter rows, and the
+    result would depend on the order of the rows.
     """
     return np.where(weight > 0, np.maximum(weight, 1e-6 * weight.max()), 0.0)
 
@@ -110,7 +110,7 @@ def left_out_scores_of_structure(
     missing = np.maximum(1.0 - squares.sum(axis=1), 0.0)[:, None]
     complement = missing + squares @ shrinkage
     residuals_without = residuals / one_minus_leverage(complement, weight[normal, None])
-    # What of one count of a row its own task does not explain, along every eigenvector.
+    # The part of one count of a row that its own task does not explain.
     unexplained = (vectors * V[:, task].T) @ shrinkage / root
     unexplained += outside[normal, task][:, None]
     back = Q[task]

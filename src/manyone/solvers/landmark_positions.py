@@ -13,10 +13,6 @@ from manyone.solvers.ridge import factorise
 from manyone.solvers.two_layer_landmarks import add_rounding
 from manyone.solvers.two_layers import gram
 
-# Values and slopes that are computed: the first ones give most of the gain
-# (`benchmarks/bench_landmarks.py`).
-_EVALUATIONS = 8
-
 
 def solve_landmark_positions(
     Z: Array, X: Array, codes: Codes, weight: Array, n_tasks: int, alpha: float
@@ -29,7 +25,7 @@ def solve_landmark_positions(
     Parameters
     ----------
     Z : ndarray of shape (m, d)
-        Where they start.
+        Landmarks where the descent starts.
     X : ndarray of shape (n, d)
     codes : ndarray of shape (n,)
         Task of each row, negative where all responses are 0.
@@ -52,7 +48,8 @@ def solve_landmark_positions(
         (X, root, responses, alpha / total),
         jac=True,
         method="L-BFGS-B",
-        options={"maxfun": _EVALUATIONS, "maxcor": 5},
+        # The first evaluations give most of the gain (`benchmarks/bench_landmarks.py`).
+        options={"maxfun": 8, "maxcor": 5},
     )
     return np.asarray(minimum.x.reshape(Z.shape))
 

@@ -13,7 +13,6 @@ from scipy.linalg.lapack import dposv
 from manyone._types import Array, Codes, Mask
 
 TINY = 1e-300
-_ROUNDING = 1e-12  # of the slope, in units of its largest value at zero
 
 
 def soft(V: Array, threshold: Array | float) -> Array:
@@ -93,7 +92,8 @@ def finish(
     """
     done = np.zeros(len(outputs), dtype=bool)
     step = 0.5 / max(float(np.abs(gram).sum(axis=0).max()), TINY)
-    enough = _ROUNDING * step * np.maximum(np.abs(moments).max(axis=0), TINY)
+    # Rounding of a slope, beside its largest value at zero.
+    enough = 1e-12 * step * np.maximum(np.abs(moments).max(axis=0), TINY)
     X = B[:, outputs]
     for _ in range(rounds):
         todo = np.flatnonzero(~done)

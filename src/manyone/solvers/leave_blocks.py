@@ -4,10 +4,10 @@ For the problem of :mod:`manyone.solvers.ridge`,
 
 .. math:: \min_f \sum_i w_i \lVert f(x_i) - r_i \rVert^2 + \alpha \lVert f \rVert_k^2,
 
-let :math:`\rho = S (r - f)` be the scaled residuals and :math:`C = \alpha M^{-1}`.
-Refitted without the rows S, the residuals there are :math:`u = C_{SS}^{-1} \rho_S`, and
-the weighted sum of all residuals of a task t loses :math:`\rho_S' u`: one solve of the
-size of the block, no refit.
+let :math:`\rho = S (r - f)` be the scaled residuals and :math:`C = \alpha M^{-1}`. Under
+the model without the rows B, their scaled residuals are :math:`u = C_{BB}^{-1} \rho_B`,
+and the weighted sum of all residuals of a task falls by :math:`\rho_B' u`. That is one
+solve of the size of the block, and no refit.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -109,7 +109,7 @@ def scores_without_blocks(
     Returns
     -------
     ndarray of shape (n,)
-        NaN where a row never leaves.
+        NaN: the row never leaves.
     """
     scores = np.full(len(codes), np.nan)
     root = np.sqrt(weight)

@@ -15,8 +15,6 @@ from scipy.optimize import minimize
 from manyone._types import Array
 from manyone.threads import one_blas_thread
 
-# Relative duality gap that counts as converged where rounding ends the descent.
-_ROUNDING_GAP = 1e-5
 #: B (T, T), objective path, number of iterations, whether they converged.
 _Minimum = tuple[Array, list[float], int, bool]
 
@@ -160,7 +158,7 @@ def solve_linear(
         Relative duality gap (``nuclear=0``) or squared relative stationarity
         (``nuclear>0``).
     outside : float
-        Squared norm of what of the responses `R` does not hold.
+        Squared norm of the part of the responses that is not in `R`.
     """
     lam = np.maximum(eigenvalues, 0.0)
     M = eigenvectors.T @ R
@@ -245,9 +243,8 @@ def _lbfgs(problem: _Problem, B: Array, tol: float, max_iter: int) -> _Minimum:
         if len(path) - 1 < max_iter:
             B = _polish(problem, B)
             gap = problem.gap(problem.at(B))
-    # Where rounding ends the descent first, the certificate says whether that is good
-    # enough.
-    ended = len(path) - 1 < max_iter and gap <= _ROUNDING_GAP
+    # Where rounding ends the descent first, a gap of 1e-5 will do.
+    ended = len(path) - 1 < max_iter and gap <= 1e-5
     return B, path, len(path) - 1, bool(gap <= tol or ended)
 
 

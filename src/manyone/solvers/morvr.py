@@ -9,9 +9,8 @@ from scipy.linalg.blas import dger
 from manyone._types import Array, Codes
 from manyone.solvers.eigenbasis import resolved_weight
 
-#: Share of a basis that the active ones must leave over for it to enter. Moments have
-#: sixteen digits, so below this share rounding, and with it the order of the rows,
-#: would choose the bases.
+#: A basis enters only if the active ones leave this share of it unexplained. Moments
+#: have sixteen digits: below, rounding and the order of the rows would choose.
 _REDUNDANT = 1e-6
 
 

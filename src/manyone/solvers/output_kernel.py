@@ -18,9 +18,6 @@ from numpy.linalg import eigh, svd  # empty matrices are welcome
 
 from manyone._types import Array
 
-_MOST_CONJUGATE_STEPS = 200
-_NEGLIGIBLE = 1e-9  # length of a direction of the outputs, relative to the longest
-
 
 class OutputKernelSolution(NamedTuple):
     """Solution of :func:`solve_output_kernel`.
@@ -71,10 +68,10 @@ def solve_output_kernel(
     outside = Y - eigenvectors @ targets
     outside -= eigenvectors @ (eigenvectors.T @ outside)
     constant = float(np.vdot(outside, outside)) / (2 * ridge)
-    # Directions of the outputs that only rounding made stay out.
+    # Directions of the outputs that are a billionth of the longest are rounding.
     shaping = np.sqrt(spectrum) * targets / (spectrum + ridge)
     _, sizes, right = svd(shaping, full_matrices=False)
-    axes = right[sizes > _NEGLIGIBLE * sizes.max(initial=0.0)].T
+    axes = right[sizes > 1e-9 * sizes.max(initial=0.0)].T
     targets = targets @ axes
     size = float(np.linalg.norm(targets))
     C = targets / (spectrum + ridge)  # the best for L = I, at the best multiple
@@ -118,11 +115,11 @@ def _newton_step(
     Z = np.zeros_like(residual)
     direction = residual / diagonal
     descent = float(np.vdot(residual, direction))
-    # E times the residual is what is left of the gradient (the residual of Z alone,
-    # beside a right side that was divided by the ridge, says little). A share that
-    # shrinks with the error makes the Newton steps converge superlinearly.
+    # What is left of the gradient is E times the residual of Z. (That residual alone
+    # says little, as the right side was divided by the ridge.) A share that shrinks
+    # with the error makes the Newton steps converge superlinearly.
     enough = min(1e-3, np.sqrt(error)) * np.linalg.norm(gradient)
-    for _ in range(_MOST_CONJUGATE_STEPS):
+    for _ in range(200):
         if np.linalg.norm(fitted @ residual) <= enough:
             break
         curved = direction + _symmetric(fitted.T @ ((fitted @ direction) * inverse))

@@ -32,18 +32,17 @@ def left_out_gaps(
         Ridges.
     weight : ndarray of shape (n,)
     groups : list of ndarray or None
-        None: each row is left out alone (one count of it). Else: each group is left out
-        as a whole when its rows answer for tasks they are not in; for its own task a
-        row is left out alone. Rows in no group are left out alone.
+        Rows that leave together when they are scored against other tasks. Against its
+        own task, or without a group, a row (one count of it) leaves alone.
     blocks : list of ndarray or None
-        Rows of a task that leave together wherever else they would leave alone.
+        Rows of a task that leave together where they would otherwise leave alone.
 
     Returns
     -------
     ndarray of shape (k, n, T)
         Entry (i, t): f_t(x_i) minus the mean of f_t over the rows of task t, under the
-        model without row i (or without its group). Minus its absolute value is the
-        score of the row.
+        model without row i, or without its group. The score of the row is minus its
+        absolute value.
     """
     root = np.sqrt(weight)
     count = np.minimum(weight, 1.0)[:, None]
@@ -76,8 +75,7 @@ def left_out_gaps(
             half = vectors[index] * np.sqrt(damped[:, k])
             spared = in_task[index] & spare_own_task
             inner = np.linalg.solve(np.matmul(half, half.transpose(0, 2, 1)), part)
-            # What leaving the group out takes from alpha (sum of coefficients of task
-            # t).
+            # By how much the sum of residuals of each task falls when a group leaves.
             taken = alpha * np.einsum("gnt,gnt->gt", part, inner)
             lost[index] = np.where(spared, lost[index], taken[:, None, :])
             inner /= root[index][:, :, None]

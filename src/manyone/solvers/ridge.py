@@ -20,17 +20,11 @@ from manyone._types import Array, Mask
 
 #: Rows, or columns, that are worked on at a time: enough to keep BLAS busy.
 BLOCK = 512
-# Below this size a set of problems is solved as one stack, above it one LAPACK call
-# each pays.
-_SMALL = 64
-#: Smallest ridge beside the trace. What a singular kernel matrix cannot fit is divided
-#: by it, and drowns the rest in rounding: three digits of the responses are left. A
-#: larger ridge would cost regular matrices their interpolation, of which eight digits
-#: are left.
+#: Smallest ridge, as a share of the trace. It divides what a singular kernel matrix
+#: cannot fit, and the rounding of that leaves three digits of the responses. Regular
+#: matrices keep eight digits of an interpolation; with a larger ridge they would keep
+#: fewer.
 SMALLEST_RIDGE = 1e3 * np.finfo(float).eps
-# Mean responses of the rows that are left below this share of those of all are
-# rounding.
-_SMALLEST_MEAN = 1e-3
 
 
 class NotPositiveDefinite(ValueError):
@@ -68,13 +62,13 @@ def effective_alpha(alpha: Array | float, trace: Array | float) -> Array:
     """The ridge, within what double precision resolves beside this trace.
 
     At the lower end the solution is the minimum-norm interpolant, to eight digits, or
-    three where the kernel matrix is singular; at the upper end it is proportional to
+    to three where the kernel matrix is singular. At the upper end it is proportional to
     the kernel mean.
 
     Parameters
     ----------
     alpha : float or ndarray
-        The ridge asked for, or a grid of them.
+        The ridge, or a grid of ridges.
     trace : float or ndarray
         Trace of the (weighted) kernel matrix, or one per problem.
 
@@ -160,8 +154,7 @@ def inverse_diagonal(L: Array) -> Array:
     diagonal = np.empty(n)
     for start in range(0, n, BLOCK):
         columns = np.eye(n - start, min(BLOCK, n - start), order="F")
-        # Column j of L^-1 vanishes above row j: only the trailing triangle is solved
-        # with.
+        # Column j of L^-1 vanishes above row j: the trailing triangle is enough.
         columns = blas.dtrsm(1.0, L[start:, start:], columns, lower=1, overwrite_b=1)
         diagonal[start : start + BLOCK] = np.einsum("ij,ij->j", columns, columns)
     return diagonal
@@ -225,7 +218,7 @@ def solve_ridge_stack(
     g, n = r.shape
     root = np.sqrt(weight)
     alpha = np.broadcast_to(np.asarray(alpha, dtype=float), g)
-    if n > _SMALL:
+    if n > 64:  # one LAPACK call for each problem pays
         coef = np.empty((g, n))
         complement = np.empty((g, n))
         for i in range(g):
@@ -260,7 +253,7 @@ def solve_ridge_stack(
 def left_out_mean(
     residual_sum: Array, lost: Array, total: Array, removed: Array
 ) -> Array:
-    """Mean residual of the rows of a task that are left when a row leaves.
+    """Mean residual of the other rows of a task when a row leaves.
 
     Parameters
     ----------
@@ -275,8 +268,7 @@ def left_out_mean(
     Returns
     -------
     ndarray
-        Shapes are broadcast. Where nothing is left the mean of the full model stands
-        in.
+        Shapes are broadcast. The mean of the full model stands for that of no rows.
     """
     remaining = total - removed
     is_singleton = remaining <= 1e-9 * total
@@ -286,18 +278,19 @@ def left_out_mean(
 
 
 def in_terms_of_all(mean_of_others: Array, mean: Array, is_guide: Mask) -> Array:
-    """Factor of distances of responses under a model without some rows of a task.
+    """Factor that makes distances under a model of fewer rows those of all rows.
 
-    Responses of a model of fewer rows are smaller, all of them. So distances are taken
-    in units of the mean response of the rows that are left, as those under the model of
-    all rows are in units of the mean response of all.
+    All responses of a model of fewer rows are smaller. So distances are taken in units
+    of the mean response of the rows that are left, and multiplied by that of all rows
+    under their model.
 
     Parameters
     ----------
     mean_of_others, mean : ndarray
         Mean response of the rows that are left, and of all rows under their model.
     is_guide : ndarray of bool
-        Elsewhere distances get no smaller. The response of a single row is no guide.
+        Whether the mean of the rows that are left is a guide (that of a single row is
+        not). Elsewhere distances get no smaller.
 
     Returns
     -------
@@ -305,7 +298,8 @@ def in_terms_of_all(mean_of_others: Array, mean: Array, is_guide: Mask) -> Array
         1 where a task has no response.
     """
     has_response = mean > 0.0
-    least = np.where(has_response, _SMALLEST_MEAN * mean, 1.0)
+    # A mean that falls below a thousandth is rounding.
+    least = np.where(has_response, 1e-3 * mean, 1.0)
     unit = np.maximum(mean_of_others, least)
     factor = np.where(has_response, mean / unit, 1.0)
     return np.where(is_guide, factor, np.maximum(factor, 1.0))
@@ -317,13 +311,14 @@ class LeftOutRows(NamedTuple):
     Attributes
     ----------
     scores : ndarray of shape (n,)
-        Minus the distance between the row's response and the mean response of the rows
-        of its task that are left, under the model refitted without one count of the
-        row, see `in_terms_of_all`.
+        Minus the distance between the response of the row and the mean response of the
+        other rows of its task, under the model without one count of the row; in terms
+        of all rows, see `in_terms_of_all`.
     responses : ndarray of shape (n, 2)
-        That response over that mean; and the mean response of the other rows of the
-        task over that of all, under the model of all rows, where another row has left
-        already. NaN where a task has too few rows, or no response.
+        q and r of :mod:`manyone.calibration.borrowing`: that response over that mean;
+        and the mean response of the other rows over that of all rows, under the model
+        of all rows, where another row has left already. NaN where a task has too few
+        rows, or no response.
     """
 
     scores: Array
@@ -349,14 +344,14 @@ def left_out_rows(
     left_out : ndarray of shape (n,)
         The same under the model without one count of the row.
     moved : ndarray of shape (n,)
-        What leaving out one count takes from the sum of the task's residuals; for one
-        ridge regression the product of the two.
+        By how much the sum of the residuals of the task falls when one count leaves;
+        for one ridge regression the product of the two.
     weight : ndarray of shape (n,)
     total, mean : ndarray of shape (n,)
         What all normal rows of the row's task weigh, and their mean response.
     structure_fixed : bool
-        Whether something in the model without the row has been learned with it. Then
-        means of that model are no guide. (Yes/no columns raised 13 % of 10.)
+        Whether the row has shaped a part of the model without it. Then means of that
+        model are no guide. (If they were used, yes/no columns would raise 13 % of 10.)
 
     Returns
     -------

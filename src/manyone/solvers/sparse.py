@@ -31,11 +31,6 @@ from manyone.solvers.two_layers import (
 )
 from manyone.threads import one_blas_thread
 
-# Relative duality gap at which the support of a lasso is worth a try.
-_GAP = 1e-5
-# Relative decrease at which the ridge's solution is near enough to start from.
-_ROUGH = 1e-4
-
 
 @dataclass(frozen=True, eq=False)
 class SparseSolution(FirstLayerMinimum):
@@ -91,7 +86,7 @@ class SparseObjective:
             self.l1 * scale[:, 0],
             self.group,
             B=None if self.B is None else self.B / scale,
-            tol=_GAP,
+            tol=1e-5,
         )
         self.B = lasso.B * scale
         return lasso._replace(B=self.B, objective_path=lasso.objective_path + outside)
@@ -159,8 +154,7 @@ def sparse_strengths(
         weighted = weighted[centres]
     slope = 2.0 * moments
     largest = float(np.abs(slope).max(axis=0).min())
-    # A block norm counts b^2 / w for a row of weight w: its strength has units of its
-    # own.
+    # A block norm has b^2 / w of a row of weight w: its strength has another unit.
     longest = float(np.sqrt(np.einsum("it,it->t", weighted, slope**2).min()))
     auto = 0.01 * largest
     unit = problem.unit
@@ -175,7 +169,7 @@ def sparse_start(
     problem: TwoLayerProblem, max_iter: int, centres: Codes | None = None
 ) -> Array:
     """First layer (m, T) of the ridge: cheap, and close to that of the lasso."""
-    how = Descent(_ROUGH, max_iter)
+    how = Descent(1e-4, max_iter)
     return solve_nonlinear(problem, problem.unit, how, centres).W
 
 

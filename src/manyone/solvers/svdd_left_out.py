@@ -1,4 +1,9 @@
-"""Distances of rows to the ball of their task without them."""
+"""Distances of rows to the ball of their task without them.
+
+A row inside the ball has no coefficient: without it the ball is the same. For a support
+vector the ball is solved again without it or, in large tasks, its coefficient is shared
+out among the free rows in closed form.
+"""
 
 from typing import NamedTuple
 
@@ -10,7 +15,7 @@ from manyone.solvers.box_qp import KernelRows
 from manyone.solvers.svdd import SVDDSolution, solve_svdd
 from manyone.threads import one_blas_thread
 
-# Up to so many normal rows the ball is solved again without each; else it is moved.
+# With more normal rows the ball is moved instead of solved again.
 _MOST_RESOLVED = 100
 
 
@@ -42,8 +47,8 @@ def left_out_of_ball(
 ) -> LeftOutOfBall:
     """Distances of normal rows to the ball without one count of each.
 
-    Rows inside the ball keep their distance. For support vectors of few rows the ball
-    is solved again without them; of many, it is moved by the free ones
+    Rows inside the ball keep their distance. With up to 100 normal rows, the ball is
+    solved again without each support vector; with more it is moved
     (:func:`left_out_distances2`).
 
     Parameters
@@ -80,7 +85,7 @@ def left_out_of_ball(
         without = solve_svdd(block, 1 / nu, sign[others], share, tol, max_iter)
         distance2[i] = K.diagonal()[i] - 2 * without.coef @ K[i][others]
         distance2[i] += without.centre_norm2
-        # Both by moved balls: what is not exact about them is the same.
+        # Moved balls are not exact: they stand on both sides of the difference.
         other2 = _moved_distances2(block, without, sign[others], reduced[others], nu)
         change = np.sqrt(other2) - np.sqrt(moved2[others])
         growth[i] = change @ np.where(sign[others] > 0, share, 0.0)

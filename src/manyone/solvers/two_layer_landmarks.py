@@ -14,11 +14,6 @@ from manyone._types import Array, Codes
 from manyone.solvers.ridge import BLOCK
 from manyone.solvers.two_layers import TwoLayerProblem, gram
 
-# Responses of a task draw together, and so do the columns of J: what is added to the
-# squares of coefficients, beside the sum of all squares that they multiply, to tell
-# them apart.
-_ROUNDING = 1e-13
-
 
 def landmark_objective(
     problem: TwoLayerProblem, beta: float, centres: Codes, W: Array, theta: float
@@ -61,8 +56,11 @@ def moments_of(J: Array, weight: Array) -> Array:
 
 
 def add_rounding(moments: Array, total: float) -> Array:
-    """Moments of rows that weigh `total`, made definite beside rounding, in place."""
-    moments.flat[:: len(moments) + 1] += _ROUNDING * len(moments) * total
+    """Moments of rows that weigh `total`, made definite beside rounding, in place.
+
+    The responses of a task are nearly equal, and so are columns of J.
+    """
+    moments.flat[:: len(moments) + 1] += 1e-13 * len(moments) * total
     return moments
 
 

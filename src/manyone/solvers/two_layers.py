@@ -21,13 +21,8 @@ from manyone.solvers.ridge import (
     primal_weights,
 )
 
-# theta="mean" is so many over the mean squared response: of fixed settings the best on
-# keystrokes.
-_REACH = 10.0
-# In lengths of W. The line search may take five, which must not end at 0, where all
-# rows are alike.
-_FIRST_STEP = 0.17
-ANCHOR = 0.1  #: What the origin weighs, in rows of a typical task.
+#: What the origin weighs, as a share of a typical task.
+ANCHOR = 0.1
 
 #: Of a first layer (m, T) and theta: the objective, its gradient, its derivative in log
 #: theta.
@@ -127,7 +122,8 @@ def two_layer_problem(
         Task of each row; negative for outliers of every task.
     alpha : float
     theta : "mean" or float
-        "mean": ten over the mean squared length of the responses ``Phi W``.
+        "mean": ten over the mean squared length of the responses ``Phi W``. (Of fixed
+        multiples ten was the best on keystrokes.)
     anchor : bool
         Whether the origin joins as a row that belongs to no task: a row unlike all
         others has features near zero.
@@ -141,7 +137,7 @@ def two_layer_problem(
     groups = np.where(codes < 0, T, codes)
     if isinstance(theta, str):
         squares = np.square(Phi @ W).sum(axis=1)
-        theta = _REACH / max(float(np.average(squares, weights=weight / unit)), 1e-250)
+        theta = 10.0 / max(float(np.average(squares, weights=weight / unit)), 1e-250)
     if anchor:
         origin = ANCHOR * float(np.mean(weight @ R))
         Phi = np.vstack([Phi, np.zeros(Phi.shape[1])])
@@ -215,9 +211,9 @@ def descend(
 ) -> FirstLayerMinimum:
     """L-BFGS over W, and over log theta if it is learned.
 
-    The objective is measured by what it starts with above the `least`, and W by a sixth
-    of its length, which is that of the first step: neither this nor the end depends on
-    units. The paper's solver takes steps of its own.
+    The unit of the objective is its value at the start above the `least`. That of W is
+    a sixth of its length, the length of the first step. So neither steps nor the end
+    depend on units. The paper's solver takes steps of its own.
     """
     if how.solver == "paper":
         first = evaluate(problem.W, problem.theta)
@@ -225,7 +221,9 @@ def descend(
     W = problem.W
     theta = problem.theta
     latest = 0.0
-    size = max(_FIRST_STEP * float(np.linalg.norm(W)), 1e-300)
+    # A line search may take five first steps. They must not end at 0, where all rows
+    # are alike.
+    size = max(0.17 * float(np.linalg.norm(W)), 1e-300)
     path: list[float] = []
 
     def objective(x: Array) -> tuple[float, Array]:
@@ -273,7 +271,7 @@ def gradient_steps(
 ) -> FirstLayerMinimum:
     """The paper's Algorithms 2 and 3: fixed steps on A and theta until ``|dQ| < tol``.
 
-    `first` is what the first step goes by instead of an evaluation.
+    `first` stands for the evaluation at the start.
     """
     W = problem.W
     theta = problem.theta
