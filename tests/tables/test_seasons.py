@@ -184,6 +184,14 @@ def test_numbers_have_no_hours(model, tables):
         model.score(later)
 
 
+def test_groups_that_come_again_leave_no_later_rows(tables):
+    train = tables[0].assign(crew=lambda table: table["when"].dt.day % 2)
+    model = unfitted(groups="crew").fit(train)
+    methods, reasons = said_of_seasons(model)
+    assert methods == [""]
+    assert "every group has earlier rows" in reasons[0]
+
+
 def test_where_no_season_pays_none_is_used_and_it_is_said(tables):
     train, _ = split(shops(seed=2, is_seasonal=False))
     assert said_of_seasons(unfitted().fit(train))[1] == [

@@ -59,6 +59,8 @@ def choose_season(training: TrainingTable) -> SeasonChoice:
         return SeasonChoice()
     if training.past.clock == NUMBERS:
         return _no_season("times are numbers, which have no hours and weekdays")
+    if not earlier_and_later(training)[1].any():
+        return _no_season("every group has earlier rows, so no rows are later ones")
     seasons = [season for season in SEASONS.values() if _is_seen(training, season)]
     names = [
         name
