@@ -1,9 +1,8 @@
-"""Mean AUC of the paper's methods on real data, chosen on training rows alone.
+"""Mean AUC of the paper's methods on real data, with settings chosen on training rows.
 
-The balanced one-vs-rest SVC, tuned on the same rows by the same criterion, is printed
-beside. Run ``python benchmarks/bench_accuracy.py [--splits N] [mnist] [coil100]
-[mnist-unseen]
-[keys]``. Real data are looked for as :mod:`manyone.datasets` does (``$MANYONE_DATA``).
+Beside them is a balanced one-vs-rest SVC, tuned on the same rows by the same criterion.
+Run ``python benchmarks/bench_accuracy.py [--splits N] [mnist] [coil100] [mnist-unseen]
+[keys]``. The data are looked for as :mod:`manyone.datasets` does (``$MANYONE_DATA``).
 """
 
 from __future__ import annotations

@@ -1,32 +1,34 @@
-"""False-alarm rates on held-out digits and simulated tasks, beside those asked.
+"""False-alarm rates on digits and simulated tasks, beside the rates asked for.
 
-MNIST, 20 training digits per task, 200 held-out ones each, methods at their defaults.
-Run ``python benchmarks/bench_alarm_rate.py [--splits N] [--rate R] [method ...]``.
+Run ``python benchmarks/bench_alarm_rate.py [--splits N] [--rate R] [method ...]``. It
+fits methods at their defaults to 20 digits of MNIST per task, and scores 200 held-out
+digits of each. Other studies, each instead of this one:
 
 ``--simulated SETS [--rows N ...]``: combinations of detectors, at their defaults and as
-`auto` chooses them anew for each of so many simulated data sets of four related tasks
-with 8, 20 or 80 rows; one new normal row a task is scored, so that the count of alarms
-has an exact law. 300 sets take twenty minutes of one processor.
+`auto` chooses them for each data set. A data set has four related tasks with 8, 20 or
+80 rows. One new normal row of each task is scored, so that the number of alarms has a
+known law. 300 sets take twenty minutes of one processor.
 
 ``--training DRAWS``: thresholds at the quantile of the scores of the training rows
-themselves, which a model fits too well, beside ours; machines of ``make_fleet`` with 15
-rows, JointOCKSR.
+themselves, which a model fits too well, beside thresholds of manyone. Rows are of
+machines of ``make_fleet`` with 15 rows, the method is JointOCKSR.
 
-``--worst DRAWS``: the worst of 50 tasks with ten rows whose spreads are log-normal,
-scores minus half-normal: with our thresholds, with the worst of a task's own scores
-(whose law is the largest of 50 of Beta(1, 10)), and with the best that can be done by
-who is told the law of the scores and that of the spreads: the threshold beyond which a
-new row lies with the rate asked for, given ten. With methods named, those instead,
-fitted to ten rows a task of five columns about centres of standard deviation 3, spreads
-as before with a standard deviation of 1; 200 new rows a task are scored.
+``--worst DRAWS``: the worst rate of 50 tasks with ten rows. Scores are minus
+half-normal, and spreads of tasks are log-normal. Printed are thresholds of manyone, the
+lowest score of each task (the largest of 50 rates has the law of the largest of 50
+Beta(1, 10)), and the best threshold of an oracle that knows the laws of scores and
+spreads, and ten scores of the task. With methods named, these are fitted instead: ten
+rows a task, five columns, centres with a standard deviation of 3, log-normal spreads
+with a standard deviation of 1, and 200 new rows a task.
 
-``--unknown DRAWS``: rows of tasks that a table has never seen, drawn as the known ones
-are; 1 to 30 known tasks of 20 rows, whose centres lie 2 or 5 standard deviations apart.
+``--unknown DRAWS``: rows of tasks that a table has never seen, of the same law as the
+known ones. There are 1 to 30 known tasks of 20 rows, whose centres lie 2 or 5 standard
+deviations apart.
 
-``--updates DRAWS``: tasks that a model had before it enrolled another, or forgot one,
-and tasks whose thresholds come from 19 held-out rows.
+``--updates DRAWS``: tasks that a model had before it enrolled another task, or forgot
+one, and tasks whose thresholds come from 19 held-out rows.
 
-``--seed S`` is the seed of the first draw of both.
+``--seed S`` is the seed of the first draw of the last two.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""How many of scikit-learn's estimator checks detectors fail, ours and others."""
+"""Number of scikit-learn's estimator checks that detectors fail, ours and others.
+
+Run ``python benchmarks/bench_checks.py``.
+"""
 
 from __future__ import annotations
 

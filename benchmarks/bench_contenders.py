@@ -1,13 +1,12 @@
-"""Ours, rivals and the bare arithmetic: seconds, accuracy and memory in one process.
+"""Seconds, accuracy and memory of ours, of rivals, and of the bare arithmetic.
 
-``python benchmarks/bench_contenders.py [--quick]`` prints a Markdown table.
-
-Everybody fits the same rows and scores the same test rows, in turns, on the same BLAS
-threads. "beside ours" is the median over rounds of a contender's seconds over those of
-JointOCKSR, with the lowest and the highest. JointOCKSR sets thresholds in this time,
-too; rivals do not. The bare arithmetic is no model: it is the kernel values, products
-and triangular solves by hand. MB is the most memory held at a time beside the rows. AUC
-is the mean over tasks, of faults and strangers.
+Run ``python benchmarks/bench_contenders.py [--quick]``. It prints a Markdown table. All
+contenders fit the same rows and score the same test rows, in turns, in one process and
+on the same BLAS threads. "beside ours" is the median over rounds of a contender's
+seconds over those of JointOCKSR, with the lowest and the highest. JointOCKSR also sets
+thresholds in this time; rivals do not. The bare arithmetic is no model: it is the
+kernel values, products and triangular solves by hand. MB is the most memory held at a
+time beside the rows. AUC is the mean over tasks, of faults and strangers.
 """
 
 from __future__ import annotations

@@ -1,14 +1,12 @@
-"""How often ``TableModel.explain`` names the column that was tampered with.
-
-In held-out normal rows one column that varies in the task is made wrong: by 8 or 4 of
-its standard deviations within the task, or by taking the farthest of the task's own
-training values, which is normal for the column and wrong for the row. All such rows
-count, alarmed or not. Beside it: the largest |z| (task's mean, pooled within-task
-deviation) and, on few rows, KernelSHAP on an IsolationForest per task (``--shap N``;
-needs shap).
+"""How often ``TableModel.explain`` names the column that was made wrong.
 
 Run ``python benchmarks/bench_explanations.py [--rows N] [--shap N] [keystrokes]
-[servers] ...``.
+[servers] ...``. In held-out normal rows one column that varies in the task is made
+wrong: it moves by 8 or 4 of its standard deviations within the task, or it takes the
+farthest of the task's own training values, which is normal for the column and wrong for
+the row. All such rows count, also those without an alarm. Beside it: the column with
+the largest |z| (task's mean, pooled within-task deviation), and on few rows KernelSHAP
+on an IsolationForest per task (``--shap N``; needs shap).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Do rows far from everything raise an alarm? Every method, on blobs and real data.
+"""Whether rows far from everything raise an alarm, for every method.
 
 ``python benchmarks/bench_far_rows.py [--data NAME ...] [--methods NAME ...] [--tuned]
 [--rates R ...] [--cut SEED] [--tasks N]``
@@ -9,13 +9,13 @@ task. Exits with 1 where fewer than 98 % (Laplacian kernel: 95 %) of them raise 
 at 5 %.
 
 With ``--data``, of each set (``all``: every one) at most twenty tasks and a thousand
-test rows: normal test rows are made into gross outliers: times five; ten standard
-deviations off in a third of the columns; noise of three times the spread; 1e6
-everywhere; 1e308 everywhere. Printed are the shares that raise an alarm, the false
-alarms, and the AUC with and without what lowers the scores of such rows. Counted are
-rows that were moved by three within-task standard deviations or more, in the root mean
-square over columns (five times a row near zero is near zero still: that is no gross
-outlier); of blobs, of which more overlap, rows outside the 99.9 % region of every task.
+test rows. Normal test rows are made gross outliers: times five; ten standard deviations
+off in a third of the columns; noise of three times the spread; 1e6 everywhere; 1e308
+everywhere. Printed are the shares that raise an alarm, the false alarms, and the AUC
+with and without the guard that lowers the scores of such rows. Only rows count that
+moved by three within-task standard deviations or more, in the root mean square over
+columns: five times a row near zero is still near zero. Of blobs, which overlap, rows
+outside the 99.9 % region of every task count.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Strangers and faults: what `auto` reaches beside rivals, and what it promises.
 
-``bench_faults.py [--seeds N] [--workers K] [--out FOLDER] [PART ...]``; the parts are
+Run ``python benchmarks/bench_faults.py [--seeds N] [--workers K] [--out FOLDER]
+[PART ...]``; the parts are
 
 - ``faults``: mean AUC over five sets of entities gone wrong; rivals at their best fixed
   setting, with columns on one scale and with each task's own scales; what the hedge

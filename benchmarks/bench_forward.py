@@ -1,15 +1,15 @@
 """The forward check and thresholds in time, measured on simulated and on real fleets.
 
-Run ``python benchmarks/bench_forward.py [part ...]`` with the parts below; none is all.
-Figures are printed beside what they are to be.
+Run ``python benchmarks/bench_forward.py [part ...]``; without a part all of them run.
+Figures are printed beside the promised ones. The parts:
 
-- fleets: the forecast of the forward check beside what later rows raise, 50 simulated
-  fleets
+- fleets: the forecast of the forward check beside the alarms of later rows, 50
+  simulated fleets
 - past: the same with columns of the past
-- fresh: 50 other fleets, without a past: nothing was decided by these
-- ceiling, past-ceiling: how often the best forecast possible would be as close, and how
-  much of what the check misses is chance, and how much its thresholds
-- rates: alarms on later rows, by rows a task and how rows resemble each other
+- fresh: 50 other fleets without a past, on which no decision was based
+- ceiling, past-ceiling: how often the best possible forecast would be as close, and
+  which part of the errors of the check is chance, and which its thresholds
+- rates: alarms on later rows, by rows a task and by how far rows resemble each other
 - past-rates: the same with columns of the past
 - ahead: alarms with columns of the past, over a time as long as that of the training
   rows

@@ -1,8 +1,8 @@
-"""The two closed-form methods beside their bare calls, and beside rivals.
+"""Time of the two closed-form methods, beside their bare arithmetic and beside rivals.
 
-Run with ``make bench`` or ``python benchmarks/bench_foundation.py [--quick]``. Every
-line is a ratio of times taken in turns in one run; the bound is what the project
-promises. Exits with 1 where a promise is broken.
+Run ``python benchmarks/bench_foundation.py [--quick]``. Every line is a ratio of times
+taken in turns in one run, with the bound that the project promises. Exits with 1 where
+a promise is broken.
 """
 
 from __future__ import annotations

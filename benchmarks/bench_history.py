@@ -1,23 +1,23 @@
-"""What the past of rows is worth, and what it costs.
+"""What columns of the past of rows gain in AUC, and what they cost in time.
 
-``bench_history.py [PART ...]``; the parts are
+Run ``python benchmarks/bench_history.py [PART ...]``; the parts are
 
 - ``accuracy``: mean AUC over tasks of servers, valves and spacecraft in time. A model
   of 100 evenly spaced training rows a task, by values alone, by values and their past,
   and by the past alone; nearest neighbours and Mahalanobis distances in each task's own
   scales get the same columns;
-- ``choice``: how well faults made in later training rows are found, by what is used of
-  the past (`TableModel.choice_`), on real and simulated fleets;
+- ``choice``: AUC of faults made in later training rows, by the part of the past that
+  is used (`TableModel.choice_`), on real and simulated fleets;
 - ``views``: the same faults, by one model of values and past, and by the sum of two
   views. Tried and rejected: the mean over fleets is the same;
-- ``rows``: the same of servers, by how many rows of a task are learned from;
+- ``rows``: the same for servers, by the number of training rows of a task;
 - ``seasons``: simulated fleets with a season and without: AUC of planted faults and
   false alarms at 10 % asked, with seasons (``history="auto"``) and without
   (``history=12``);
-- ``lasting``: running means that follow a row only so far, so that a fault that lasts
-  is not learned. Tried and rejected: it gains half a point of AUC at most;
+- ``lasting``: running means that a row moves by a bounded step only, so that a fault
+  that lasts is not learned. Tried and rejected: it gains half a point of AUC at most;
 - ``speed``: scoring tables with and without the past of their rows, as a ratio of
-  processor times; what a row costs more in a monitor.
+  processor times; the additional time of a row in a monitor.
 
 Real data are looked for as :mod:`manyone.datasets` does (``$MANYONE_DATA``).
 """

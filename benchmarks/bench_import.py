@@ -1,8 +1,9 @@
-"""Importing a method beside what it needs, each in fresh processes, in turns.
+"""Time to import a method, beside the time to import the packages that it needs.
 
-(``import manyone`` itself imports nothing.) Bytecode is kept, as it is of installed
-packages; the fastest turns count, which other work on the machine has disturbed least.
-Exits with 1 where their ratio is above what is promised.
+Run ``python benchmarks/bench_import.py``. Each import is in a fresh process, in turns.
+(``import manyone`` itself imports nothing.) Bytecode is cached, as for installed
+packages. The fastest turns count, as other work on the machine disturbs them least.
+Exits with 1 where the ratio is above the promise.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""How few landmarks will do: JointOCKSR on MNIST's 60,000 digits, tested on 10,000.
+"""AUC with few landmarks: JointOCKSR on MNIST's 60,000 digits, tested on 10,000.
 
-``python benchmarks/bench_landmarks.py``; the data set is looked for as
+Run ``python benchmarks/bench_landmarks.py``. The data set is looked for as
 ``manyone.datasets`` says. One BLAS thread, processor time. Exits with 1 where 500
-landmarks lose more than 0.2 points of AUC to 2,000, or false alarms are not as
-promised.
+landmarks have 0.2 points of AUC less than 2,000, or false alarms are not as promised.
 """
 
 from __future__ import annotations

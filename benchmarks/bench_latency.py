@@ -1,7 +1,7 @@
-"""One row: ``predict`` beside bare arithmetic and scikit-learn's validation.
+"""Time of ``predict`` for one row, beside arithmetic and scikit-learn's validation.
 
-300 training rows of 10 tasks, d = 20. Exits with 1 where `predict` takes longer than
-promised.
+Run ``python benchmarks/bench_latency.py``. There are 300 training rows of 10 tasks in
+20 columns. Exits with 1 where `predict` takes longer than promised.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """The page of 10,000 tasks of 100 rows: how long it takes to make, to open and to use.
 
-The page is made from values that no model has made. With Chromium and its driver at
-hand it is opened, searched and sorted, and alarms are answered. Nothing may keep the
-browser from answering for long.
+Run ``python benchmarks/bench_page.py [--quick]``. The values of the page are made up.
+If Chromium and its driver are installed, the page is opened, searched and sorted, and
+alarms are answered. Exits with 1 where the page is too large, or making it or a step in
+the browser takes too long.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Time the rivals' solvers, and score MORVR on images.
+"""Time of the rivals' solvers beside others, and AUC of MORVR on images.
 
-Images are looked for as :mod:`manyone.datasets` does (``$MANYONE_DATA``). Exits with 1
-where SVDD takes longer than promised.
+Run ``python benchmarks/bench_rivals.py``. Images are looked for as
+:mod:`manyone.datasets` does (``$MANYONE_DATA``). Exits with 1 where SVDD takes longer
+than promised.
 """
 
 import sys

@@ -1,12 +1,12 @@
-"""``manyone score`` on 1,000,000 rows of Parquet: memory, speed beside kernels.
+"""``manyone score`` on 1,000,000 rows of Parquet: memory, and speed beside kernels.
 
-A default model of 20 machines with 20 rows each. The command is a process of its own,
-in whose processor time (its start left out) and memory everything counts, on one BLAS
-thread; beside it the kernel of all rows against the training rows and a product, for
-each layer that the model's view of strangers has. Exits with 1 where it is less than
-half as fast, takes 2 GB, or where one row takes a loaded model 3 ms. Also shown: the
-same with ``--json``, which explains every alarm (a quarter of these rows) for the
-incidents that it prints.
+Run ``python benchmarks/bench_scoring.py [--quick]``. The model is a default one of 20
+machines with 20 rows each. The command runs in a process of its own on one BLAS thread;
+its memory and its processor time after the start are measured. Beside it is the bare
+arithmetic: the kernel of all rows against the training rows and a product, for each
+layer of the model's view of strangers. Exits with 1 where the command is less than half
+as fast, takes 2 GB, or a loaded model takes 3 ms for one row. Also printed: the same
+with ``--json``, which explains every alarm (a quarter of these rows).
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Tasks that went silent: gaps flagged by chance, and how soon a dead task is flagged.
+"""Silent tasks: gaps that are flagged by chance, and the delay until a dead task is.
 
     python benchmarks/bench_silence.py [DRAWS]
 
-Arrivals are regular, Poisson, in bursts, and hourly with nights and ends of the week
-off. Tasks have paces of their own. A dead one is compared with its median gap and with
-the 99 % quantile of its gaps.
+Arrivals are regular, Poisson, in bursts, and hourly without nights and weekends. Each
+task has its own pace. The delay of a dead task is given in its median gaps and in its
+99 % quantiles of gaps.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What it costs that a table is fitted to a sample of its rows: AUC, alarms and time.
+"""What a fit to a sample of a large table costs: AUC, alarms and time.
 
-``python benchmarks/bench_table_sample.py [numbers] [levels] [--quick]``. A table of 16
-tasks and 200,000 normal rows is fitted without tuning, with other limits of rows a
-task. New rows are normal, faults (one to three values off by what rows differ), or
-strangers (rows of another task). 5 % of normal rows may raise an alarm.
+Run ``python benchmarks/bench_table_sample.py [numbers] [levels] [--quick]``. A table of
+16 tasks and 200,000 normal rows is fitted without tuning, with several limits of rows a
+task. New rows are normal, faults (one to three values off by three standard
+deviations), or strangers (rows of another task). 5 % of normal rows may raise an alarm.
 
 numbers   8 columns of numbers: correlated, heavy tails, two of them with two modes
 levels    5 such columns, and 3 of texts with 10, 100 and 400 levels, most of them rare

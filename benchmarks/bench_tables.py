@@ -1,15 +1,15 @@
-"""A table as it comes and ``TableModel``, beside one detector per task.
+"""A table that nobody prepared: ``TableModel`` beside one detector per task.
 
-Keystrokes: 30 users with 10 rows each; all rows of 26 other users claim to be each of
-them. Servers: 8 servers with 30 rows each; faults of the later half of the time. Run
-``python benchmarks/bench_tables.py [--seeds N] [keystrokes] [keystrokes-any] [servers]
-[servers-any] [shops] [machines]``.
+Run ``python benchmarks/bench_tables.py [--seeds N] [keystrokes] [keystrokes-any]
+[servers] [servers-any] [shops] [machines]``. Keystrokes: 30 users with 10 rows each;
+all rows of 26 other users claim to be each of them. Servers: 8 servers with 30 rows
+each, and faults of the later half of the time.
 
-The last two are simulated, without rivals, untuned and for faults; 5 % of alarms are
-asked for. Shops: 100 with 15 rows each, four numbers, a weekday and a promotion; faults
-are 6 standard deviations off in one number. Machines: 40 with 30 rows each, five
-sensors that follow the load, the last three with all of their values or without 4 % of
-them; faults are 1 off, ten times the noise of a sensor.
+Shops and machines are simulated, without rivals, untuned and for faults, with 5 % of
+alarms asked for. Shops: 100 with 15 rows each, four numbers, a weekday and a promotion;
+faults are 6 standard deviations off in one number. Machines: 40 with 30 rows each, and
+five sensors that follow the load; in a second run 4 % of the values of the last three
+are missing. Faults are 1 off, ten times the noise of a sensor.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""What thresholds cost: fits with and without, and p-values of single rows.
+"""What thresholds cost: fits with and without them, and p-values of single rows.
 
-Closed forms: :class:`~manyone.JointOCKSR` and :class:`~manyone.IndependentOCKSR` with
-2,000 and 4,000 rows. Folds: :class:`~manyone.NonlinearOCKSR` at the size of COIL-100 in
-the paper, 50 tasks of 7 rows, whose refits run beside the fit itself on as many threads
-as BLAS may use; on one thread they cost what they cost. P-values: one row against 10^4
-and 10^6 pooled left-out scores. Exits with 1 where a figure is larger than promised.
+Run ``python benchmarks/bench_thresholds.py``. Closed forms:
+:class:`~manyone.JointOCKSR` and :class:`~manyone.IndependentOCKSR` with 2,000 and 4,000
+rows. Folds: :class:`~manyone.NonlinearOCKSR` at the size of COIL-100 in the paper, 50
+tasks of 7 rows, whose refits run beside the fit on as many threads as BLAS may use.
+P-values: one row against 10^4 and 10^6 pooled left-out scores. Exits with 1 where a
+figure is larger than promised.
 """
 
 from __future__ import annotations

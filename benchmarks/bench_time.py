@@ -2,8 +2,8 @@
 
 Run ``python benchmarks/bench_time.py [part ...]`` with the parts exchangeable,
 discrete, shift, listed, alike, blocks, clumps, servers, spacecraft, keystrokes, attack,
-answered, kills, killed, size; none is all. Figures are printed beside what they are to
-be.
+answered, kills, killed, size; without a part all of them run. Figures are printed
+beside the promised ones.
 """
 
 from __future__ import annotations

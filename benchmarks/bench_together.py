@@ -1,12 +1,13 @@
-"""All new rows of a task at once: whether its p-value holds, and what it finds.
+"""All new rows of a task at once: whether its p-value holds, and which faults it finds.
 
     python benchmarks/bench_together.py [--draws 40] [--seed 0] [--quick]
 
-Promise: normal rows have `pvalues_together` <= a in at most a share a of tasks, for 5
-to 50 rows a task and 1 to 50 new ones, with normal and heavy tails and with ties. By a
-theorem for exact p-values, measured for those from left-out scores. Found: the share of
-tasks with p <= 1 % whose new rows all have one column shifted by two standard
-deviations, beside that of tasks of which any row has p <= 1 % / m on its own.
+Promise: `pvalues_together` of normal rows is at most a in at most a share a of tasks,
+for 5 to 50 rows a task and 1 to 50 new ones, with normal and heavy tails and with ties.
+That is a theorem for exact p-values; here it is measured for those from left-out
+scores. Faults: all new rows of a task have one column shifted by two standard
+deviations. Printed is the share of such tasks with p <= 1 %, beside the share of tasks
+in which any row has p <= 1 % / m on its own.
 """
 
 from __future__ import annotations

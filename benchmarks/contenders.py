@@ -1,4 +1,7 @@
-"""Who is measured: our methods, rivals, and the floor, the bare arithmetic by hand."""
+"""Contenders of benchmarks: our methods, rivals, and the bare arithmetic by hand.
+
+Other scripts import this module.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Functions of the package that a call enters: ``count_calls.py [--list]``.
+"""Number of functions of the package that a call enters, beside its upper limit.
 
-A function is one with a name that is entered at least once, in whatever thread; lambdas
-and generator expressions belong to the function around them. Lazy imports and caches
-are filled by a call that is not counted. Files are shown, not counted. Exits with 1
+Run ``python benchmarks/count_calls.py [--list]``. A function counts if it has a name
+and is entered at least once, in any thread; lambdas and generator expressions belong to
+the function around them. A first call, which is not counted, does lazy imports and
+fills caches. Files are shown, not counted. Exits with 1
 where a call enters more functions than its ratchet allows.
 """
 

@@ -1,8 +1,8 @@
 """All promises in turn: ``make bench``, or ``python benchmarks/run.py [--studies]``.
 
-Promises are ratios and bounds that one run shows: on two free cores half an hour. The
-studies behind the figures of the documentation (real data, many seeds, kills, streams)
-take hours, each of them as long as its own help says: ``--studies`` runs them too.
+Promises are ratios and bounds that one run shows; they take half an hour on two free
+cores. ``--studies`` also runs the studies behind the figures of the documentation (real
+data, many seeds, kills, streams). These take hours; the help of each says how long.
 Exits with 1 where a promise is broken.
 """
 

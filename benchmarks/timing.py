@@ -1,4 +1,7 @@
-"""Times of calls in one run, in turns: a noisy machine hits all of them alike."""
+"""Times of calls in one run, in turns, so that a noisy machine disturbs all alike.
+
+Other scripts import this module.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Single-threaded Dask workers against as many bare processes."""
+"""Single-threaded Dask workers beside as many bare processes.
+
+``bench_scale.py`` imports this module.
+"""
 
 from __future__ import annotations
 

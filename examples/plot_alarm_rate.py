@@ -6,6 +6,8 @@ A detector that is asked for 10 % false alarms should raise 10 %. Here 20 relate
 machines with 15 normal rows each are watched, by one ``OneClassSVM`` per machine and by
 :class:`~manyone.JointOCKSR`. All test rows are normal too, so every alarm is a false
 one.
+
+Run ``python examples/plot_alarm_rate.py``.
 """
 
 import matplotlib.pyplot as plt

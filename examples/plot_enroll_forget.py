@@ -3,8 +3,10 @@ Enrol a task, forget a task
 ===========================
 
 A new machine arrives, an old one is sold. :meth:`~manyone.JointOCKSR.enroll` adds its
-rows to the fitted model, :meth:`~manyone.JointOCKSR.forget` removes them. The model has
-kept its training rows, and is fitted again.
+rows to the fitted model, :meth:`~manyone.JointOCKSR.forget` removes them. The model
+keeps its training rows, and each change is a new fit to them.
+
+Run ``python examples/plot_enroll_forget.py``.
 """
 
 import matplotlib.pyplot as plt

@@ -6,6 +6,8 @@ One of ninety shops loses 80 % of its sales. One model for all shops does not no
 because other shops sell as little every day. Ninety single models are a burden, and
 their thresholds are wrong. One :class:`~manyone.TableModel` knows what is normal for
 each shop. (The case is issue 1484 of databrickslabs/dqx.)
+
+Run ``python examples/plot_groups.py``.
 """
 
 import matplotlib.pyplot as plt

@@ -5,6 +5,9 @@ Who is typing?
 Thirty people have typed a password ten times each; that is all we know. Then they type
 again, and so do 26 strangers who claim to be them. :class:`~manyone.TableModel` takes
 the table as it is.
+
+Run ``python examples/plot_keystrokes.py``; it needs the data of
+:func:`~manyone.datasets.load_keystrokes`.
 """
 
 import matplotlib.pyplot as plt

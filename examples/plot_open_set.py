@@ -4,6 +4,8 @@ Who is it, or is it nobody?
 
 :meth:`~manyone.JointOCKSR.predict_task` names the task that accepts a row best, or none
 where every task raises the alarm. The model needs no rows of strangers to refuse them.
+
+Run ``python examples/plot_open_set.py``.
 """
 
 import matplotlib.pyplot as plt

@@ -2,8 +2,11 @@
 Defective products
 ==================
 
-Fifteen products, thirty images of intact ones each, as 512 numbers from an ordinary
-image network. Which of the other images show a defect?
+A model learns fifteen products from thirty images of intact pieces each. An image is
+512 numbers from an ordinary image network. Which of the other images show a defect?
+
+Run ``python examples/plot_products.py``; it needs the data of
+:func:`~manyone.datasets.load_products`.
 """
 
 import matplotlib.pyplot as plt

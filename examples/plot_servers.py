@@ -2,8 +2,12 @@
 Servers that go wrong
 =====================
 
-Eight servers, 38 metrics, thirty rows of normal work each. The anomalies are the
-servers' own faults, not rows of somebody else: ``anomalies="faults"``.
+A model learns eight servers from thirty rows of normal work each, with 38 metrics. The
+anomalies are the servers' own faults, not rows of somebody else, so it is fitted with
+``anomalies="faults"``.
+
+Run ``python examples/plot_servers.py``; it needs the data of
+:func:`~manyone.datasets.load_servers`.
 """
 
 import matplotlib.pyplot as plt

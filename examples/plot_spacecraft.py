@@ -4,6 +4,9 @@ Spacecraft windows
 
 Telemetry of the rover Curiosity: every channel is a task, every window of 50 steps a
 row. Thirty normal windows of each channel are enough to start with.
+
+Run ``python examples/plot_spacecraft.py``; it needs the data of
+:func:`~manyone.datasets.load_telemetry`.
 """
 
 import matplotlib.pyplot as plt

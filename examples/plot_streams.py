@@ -5,12 +5,16 @@ Servers, a satellite, typists: thresholds in time
 Three real streams, each in the order of its rows, 10 % asked: eight servers in the
 weeks after training, channels of the satellite SMAP, and people who type a password
 again and again while strangers try it too. Fixed thresholds, thresholds from blocks of
-time, and a :class:`~manyone.Monitor` that hears about every row, about its alarms,
-about half of them, or nothing. Then somebody who knows how a monitor learns walks away
-from what is normal, step by step.
+time, and a :class:`~manyone.Monitor` that gets answers about every row, about its
+alarms, about half of them, or none. Last, an attacker who knows how a monitor learns
+moves away from what is normal, step by step.
 
 (``python benchmarks/bench_time.py servers spacecraft keystrokes attack`` prints the
 same for all rows and ten attacks.)
+
+Run ``python examples/plot_streams.py``; it needs the data of
+:func:`~manyone.datasets.load_servers`, :func:`~manyone.datasets.load_telemetry` and
+:func:`~manyone.datasets.load_keystrokes`.
 """
 
 import matplotlib.pyplot as plt

@@ -4,8 +4,10 @@ Rows in time: held rates, drift, answers
 
 A threshold promises its alarm rate for rows like those it was set on. Rows of machines
 drift: here ten machines wear for 600 rows, slowly, and from row 400 on one of them is
-really broken. Fixed thresholds, a :class:`~manyone.Monitor` that hears what its alarms
-turned out to be, and one that hears nothing, side by side.
+really broken. Three ways side by side: fixed thresholds, a :class:`~manyone.Monitor`
+that gets answers about its alarms, and one that gets none.
+
+Run ``python examples/plot_time.py``.
 """
 
 import matplotlib.pyplot as plt

@@ -4,6 +4,9 @@ Engines that wear out
 
 A hundred turbofans run until they fail. The first thirty flights of each are normal;
 the model never sees a failure. When do the alarms begin?
+
+Run ``python examples/plot_turbofans.py``; it needs the data of
+:func:`~manyone.datasets.load_turbofan`.
 """
 
 import matplotlib.pyplot as plt

@@ -6,6 +6,8 @@ What do your anomalies look like? *Strangers* are rows of somebody or something 
 impostor, another machine's readings. *Faults* are rows of the machine itself gone
 wrong. The two need opposite things: this compares methods on a fleet of 20 machines
 with few normal rows each.
+
+Run ``python examples/plot_two_kinds.py``.
 """
 
 import matplotlib.pyplot as plt

@@ -1,5 +1,6 @@
 """Benchmarks run, measure everybody alike, and say what is missing."""
 
+import ast
 import importlib
 from pathlib import Path
 
@@ -22,6 +23,15 @@ def test_every_script_is_run(load):
     run = load("run")
     listed = {script for script, *_ in (*run.PROMISES, *run.STUDIES)}
     assert listed | SHARED == {path.name for path in FOLDER.glob("*.py")}
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.py")), ids=lambda p: p.name)
+def test_every_script_opens_with_how_it_is_run(path):
+    docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+    if path.name in SHARED - {"run.py"}:
+        assert "import" in docstring
+    else:
+        assert f"benchmarks/{path.name}" in docstring
 
 
 def test_contenders_are_measured_and_who_is_missing_is_named(load, monkeypatch):

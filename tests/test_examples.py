@@ -1,5 +1,6 @@
 """The examples of the gallery run, end in a picture, and show what they say."""
 
+import ast
 import runpy
 from pathlib import Path
 
@@ -24,6 +25,12 @@ def run(name, monkeypatch):
     plt.close("all")
     assert len(shown) == 1
     return scope
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda p: p.name)
+def test_every_example_opens_with_how_it_is_run(path):
+    docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+    assert f"python examples/{path.name}" in docstring
 
 
 @pytest.mark.slow
