@@ -210,10 +210,10 @@ def from_training_scores(draws: int, rate: float) -> None:
         measured.append(
             [np.mean(new < at[fleet.test_task]) for at in (limit, model.offset_)]
         )
-    naive, ours = 100 * np.mean(measured, axis=0)
+    naive, held = 100 * np.mean(measured, axis=0)
     print(
         f"asked {100 * rate:.0f} %: from training scores {naive:.1f} %, ours "
-        f"{ours:.1f} %"
+        f"{held:.1f} %"
     )
 
 
@@ -236,12 +236,12 @@ def never_seen(seeds: range) -> None:
             measured = []
             for seed in seeds:
                 rng = np.random.default_rng(seed)
-                known, new = (
+                train, new = (
                     _table_of_tasks(rng, apart, name, count)
                     for name, count in (("known", n_tasks), ("new", 20))
                 )
                 model = TableModel("task", method=IndependentOCKSR())
-                model.fit(known)
+                model.fit(train)
                 of_draw = []
                 promised = []
                 for rate in (0.05, 0.1, 0.2):
@@ -264,7 +264,7 @@ def _table_of_tasks(
 def updated(seeds: range) -> None:
     """Alarms of tasks that were there before an update, and after a calibration."""
     warnings.simplefilter("ignore")
-    asked = [0.05, 0.1, 0.2]
+    alarm_rates = [0.05, 0.1, 0.2]
     old = np.arange(5)
     for method in (JointOCKSR, IndependentOCKSR):
         measured: dict[str, list[list[float]]] = {}
@@ -281,25 +281,27 @@ def updated(seeds: range) -> None:
             )
             model = method().fit(X, task=first).enroll(X_joined, task=joined)
             measured.setdefault("enrolled", []).append(
-                rates_of(model, asked, X_new, new)
+                rates_of(model, alarm_rates, X_new, new)
             )
             model.forget(5)
             measured.setdefault("forgotten", []).append(
-                rates_of(model, asked, X_new, new)
+                rates_of(model, alarm_rates, X_new, new)
             )
             model.calibrate(X_held_out, task=held_out)
             measured.setdefault("held-out", []).append(
-                rates_of(model, asked, X_new, new)
+                rates_of(model, alarm_rates, X_new, new)
             )
         for name, rates in measured.items():
-            show_rates(f"{method.__name__}, {name}", rates, asked)
+            show_rates(f"{method.__name__}, {name}", rates, alarm_rates)
 
 
-def rates_of(model: Any, asked: list[float], X: Array, task: Array) -> list[float]:
+def rates_of(
+    model: Any, alarm_rates: list[float], X: Array, task: Array
+) -> list[float]:
     """Shares of rows that raise an alarm, for each rate."""
     return [
         float(np.mean(model.recalibrate(rate).predict(X, task=task) < 0))
-        for rate in asked
+        for rate in alarm_rates
     ]
 
 

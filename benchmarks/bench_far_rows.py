@@ -157,7 +157,7 @@ def far_from_all(
 
 def many_tasks() -> bool:
     """Print a line for each number of tasks and method; whether promises are kept."""
-    kept = True
+    all_kept = True
     print("tasks rows apart method kernel: caught at 1, 5, 10 %, false at 1, 5, 10 %")
     for n_tasks, n_rows in ((20, 25), (100, 25), (500, 10)):
         for apart in (2.0, 4.0):
@@ -179,7 +179,7 @@ def many_tasks() -> bool:
                         caught.append(np.mean(model.predict(rows, task=claim) == -1))
                         false.append(np.mean(model.predict(Z, task=task) == -1))
                     is_low = caught[1] < promise
-                    kept = kept and not is_low
+                    all_kept = all_kept and not is_low
                     shares = " ".join(f"{100 * share:6.1f}" for share in caught)
                     alarms = " ".join(f"{100 * share:5.1f}" for share in false)
                     print(
@@ -187,7 +187,7 @@ def many_tasks() -> bool:
                         f"{kernel:9s} {shares}  {alarms}{LOW if is_low else ''}",
                         flush=True,
                     )
-    return kept
+    return all_kept
 
 
 def auc_by_task(scores: Any, claim: Any, wrong: Any) -> float:

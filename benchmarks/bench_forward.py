@@ -76,12 +76,13 @@ def fleet(
     """
     columns = 4
     rng = np.random.default_rng(seed)
-    again = np.random.default_rng([seed, draw])
+    later_rng = np.random.default_rng([seed, draw])
     begin = rows if begin is None else begin
-    like = 0.8 if kind == "AR rows" else 0.2
+    correlation = 0.8 if kind == "AR rows" else 0.2
     noise = rng.normal(size=(tasks, rows + 100, columns))
-    noise[:, 100 + begin :] = again.normal(size=(tasks, rows - begin, columns))
-    x = lfilter([np.sqrt(1 - like**2)], [1, -like], noise, axis=1)[:, 100:]
+    noise[:, 100 + begin :] = later_rng.normal(size=(tasks, rows - begin, columns))
+    scale = np.sqrt(1 - correlation**2)
+    x = lfilter([scale], [1, -correlation], noise, axis=1)[:, 100:]
     when = np.arange(rows)
     if kind == "slow drift":
         x += rng.normal(size=(tasks, 1, columns)) * when[:, None] / 160
@@ -92,10 +93,10 @@ def fleet(
         for t in range(tasks):
             jumps = rng.random(rows) < 1 / 25
             levels = rng.normal(size=(jumps.sum() + 1, columns))
-            jumps[begin:] = again.random(rows - begin) < 1 / 25
+            jumps[begin:] = later_rng.random(rows - begin) < 1 / 25
             place = np.cumsum(jumps)
             known = jumps[:begin].sum() + 1
-            more = again.normal(size=(jumps[begin:].sum(), columns))
+            more = later_rng.normal(size=(jumps[begin:].sum(), columns))
             x[t] += np.vstack([levels[:known], more])[place]
     x += 2.0 * rng.normal(size=(tasks, 1, columns))
     table = pd.DataFrame(x.reshape(-1, columns), columns=list("abcd"))
@@ -132,9 +133,10 @@ def fleets(
     return measured
 
 
-def print_forecast(one: Forecast) -> None:
+def print_forecast(measured: Forecast) -> None:
     print(
-        f"  {one.name:20s} forecast {one.forecast:6.1%}, raised {one.raised:6.1%}",
+        f"  {measured.name:20s} forecast {measured.forecast:6.1%}, raised "
+        f"{measured.raised:6.1%}",
         flush=True,
     )
 
@@ -392,10 +394,12 @@ def compare(name: str, train: pd.DataFrame, later: pd.DataFrame, rate: float) ->
     deviation = np.abs(scaled(later)).max(axis=1)
     isolation = np.empty(len(later))
     for label in later["task"].unique():
-        mine = (later["task"] == label).to_numpy()
+        is_task = (later["task"] == label).to_numpy()
         forest = IsolationForest(random_state=0)
         forest.fit(train.loc[train["task"] == label, features].to_numpy())
-        isolation[mine] = -forest.score_samples(later.loc[mine, features].to_numpy())
+        isolation[is_task] = -forest.score_samples(
+            later.loc[is_task, features].to_numpy()
+        )
     rivals = {"max |z|": deviation, "IsolationForest": isolation}
     caught = equal_alarms(alarm, is_bad, rivals)
     # What a fault leaves behind in running means costs alarms, too.

@@ -119,15 +119,15 @@ def task_aucs(data: InTime, Z: Array) -> dict[str, list[float]]:
     Z = (Z[:, spread > 0] - Z[rows][:, spread > 0].mean(axis=0)) / spread[spread > 0]
     model = MODEL.fit(Z[rows], task=data.task[rows])
     aucs: dict[str, list[float]] = {"adaptive OCKSR": [], "nearest": [], "LW": []}
-    for t, own in zip(tasks, trained, strict=True):
+    for t, task_rows in zip(tasks, trained, strict=True):
         tested = np.flatnonzero((data.task == t) & ~data.is_training)
         tested = spaced(tested, TESTED)
         label = data.label[tested]
         if label.all() or not label.any():
             continue
-        scale = np.maximum(Z[own].std(axis=0), 1e-3)
-        near = cdist(Z[tested] / scale, Z[own] / scale, "cityblock").min(axis=1)
-        far = LedoitWolf().fit(Z[own] / scale).mahalanobis(Z[tested] / scale)
+        scale = np.maximum(Z[task_rows].std(axis=0), 1e-3)
+        near = cdist(Z[tested] / scale, Z[task_rows] / scale, "cityblock").min(axis=1)
+        far = LedoitWolf().fit(Z[task_rows] / scale).mahalanobis(Z[tested] / scale)
         scores = model.score_samples(Z[tested], task=np.repeat(t, len(tested)))
         for name, unusual in zip(aucs, (-scores, near, far), strict=True):
             aucs[name].append(100 * roc_auc_score(label, unusual))
@@ -184,8 +184,10 @@ def views() -> None:
     def two_views(columns, learned, codes, later, faulty):
         of_views = []
         for parts in (("level",), ("difference", "swing")):
-            some = {part: columns[part] for part in parts}
-            of_views.append(depths_in_units(some, learned, codes, later.codes))
+            of_view_columns = {part: columns[part] for part in parts}
+            of_views.append(
+                depths_in_units(of_view_columns, learned, codes, later.codes)
+            )
 
         def depth(rows):
             return sum(of_view(rows) for of_view in of_views)
@@ -323,7 +325,7 @@ def planted(table: pd.DataFrame, begin: np.datetime64, seed: int) -> pd.DataFram
 def seasons(draws: int = 2) -> None:
     """Print AUCs and false alarms with seasons and without."""
     for kind in ("none", "hour of day", "hour of week", "weekday"):
-        found: dict[str, list[list[float]]] = {"auto": [], "12": []}
+        figures: dict[str, list[list[float]]] = {"auto": [], "12": []}
         chosen = []
         for seed in range(draws):
             table = seasonal_fleet(kind, seed)
@@ -332,15 +334,15 @@ def seasons(draws: int = 2) -> None:
             begin = (first + length * WEEKS / (WEEKS + LATER_WEEKS)).to_datetime64()
             later = table[table["when"] >= begin].reset_index(drop=True)
             spoiled = planted(table, begin, seed)
-            for history in found:
-                given = "auto" if history == "auto" else int(history)
+            for history in figures:
+                parameter = "auto" if history == "auto" else int(history)
                 train = table[table["when"] < begin]
-                model = bench_forward.fitted(train, history=given)
-                found[history].append(_by_fault(model, later, spoiled))
+                model = bench_forward.fitted(train, history=parameter)
+                figures[history].append(_by_fault(model, later, spoiled))
                 if history == "auto":
                     past = model.training_.past
                     chosen.append((past is not None and past.season) or "none")
-        for history, lines in found.items():
+        for history, lines in figures.items():
             means = ", ".join(f"{value:.1f}" for value in np.mean(lines, axis=0))
             tried = f" (chosen: {', '.join(chosen)})" if history == "auto" else ""
             print(
@@ -356,7 +358,7 @@ def _by_fault(
     """AUC of each kind of fault, a mean over tasks, and false alarms, in %."""
     usual = model.score(later)
     scores = model.score(spoiled.drop(columns="fault"))["score"].to_numpy()
-    found = []
+    areas_by_kind = []
     for kind in ("other time", "spike", "shift"):
         areas = []
         for task in np.unique(later["task"]):
@@ -365,8 +367,8 @@ def _by_fault(
             normal = usual["score"][later["task"] == task].to_numpy()
             label = np.repeat([True, False], [len(faulty), len(normal)])
             areas.append(roc_auc_score(label, -np.append(faulty, normal)))
-        found.append(100 * np.mean(areas))
-    return [*found, 100 * usual["alarm"].mean()]
+        areas_by_kind.append(100 * np.mean(areas))
+    return [*areas_by_kind, 100 * usual["alarm"].mean()]
 
 
 def bounded_differences(X: Array, task: Codes, bound: float) -> Array:
@@ -476,8 +478,8 @@ def score_times(wandering: bool) -> tuple[dict[int | None, TableModel], pd.DataF
         3,
     )
     base = seconds["without"]
-    what = "that wandered off" if wandering else "like those of training"
-    print(f"score of {len(later):,} rows {what}: {base:.1f} s without a past")
+    kind = "that wandered off" if wandering else "like those of training"
+    print(f"score of {len(later):,} rows {kind}: {base:.1f} s without a past")
     made = seconds["columns"] - seconds["read"]
     print(f"making the columns adds {made / base:.0%} of that")
     print(f"all of it takes {seconds['with'] / base:.2f} times as long", flush=True)
@@ -499,8 +501,11 @@ def speed() -> None:
         {str(history): lambda h=history: one_row(h) for history in models},
         300,
     )
-    more = times["12"] - times["None"]
-    print(f"a row in a monitor: {1e3 * times['None']:.2f} ms, {1e3 * more:.2f} ms more")
+    additional = times["12"] - times["None"]
+    print(
+        f"a row in a monitor: {1e3 * times['None']:.2f} ms, {1e3 * additional:.2f} ms "
+        "more"
+    )
 
 
 CALLS = {

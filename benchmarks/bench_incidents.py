@@ -188,13 +188,13 @@ def in_time(
         for first in range(trained, end, 100):
             part = slice(first, first + 100)
             calm = findings(model, table(part))
-            found = []
+            caught = []
             for length in (10, 20, 40):
                 shifted = values.copy()
                 shifted[1, first + 40 : first + 40 + length, 1] += 4.0
                 outstanding = findings(model, table(part, shifted)).outstanding
-                found.append(any(incident.task == 1 for incident in outstanding))
-            results.append([len(calm.outstanding), calm.more_than_chance, *found])
+                caught.append(any(incident.task == 1 for incident in outstanding))
+            results.append([len(calm.outstanding), calm.more_than_chance, *caught])
     return np.mean(results, axis=0)
 
 

@@ -209,8 +209,8 @@ def sparse_columns(rng: np.random.Generator, fleet: Fleet, task: Tasks) -> Rows:
 
 def bimodal(rng: np.random.Generator, fleet: Fleet, task: Tasks) -> Rows:
     """Every task has two states."""
-    other = rng.random(len(task)) < 0.3
-    return gaussian(rng, fleet, task) + 4.0 * np.where(other, 1.0, 0.0)[:, None]
+    is_second = rng.random(len(task)) < 0.3
+    return gaussian(rng, fleet, task) + 4.0 * np.where(is_second, 1.0, 0.0)[:, None]
 
 
 class Cell(NamedTuple):
@@ -672,8 +672,8 @@ def figures_of(results: list[Result]) -> list[Figures]:
 
 def verdict(figures: list[Figures]) -> str:
     """How many rates lie above what was promised."""
-    two = sum(one.above(2.0) for one in figures)
-    four = sum(one.above(4.0) for one in figures)
+    two = sum(figure.above(2.0) for figure in figures)
+    four = sum(figure.above(4.0) for figure in figures)
     return (
         f"{len(figures)} rates: {two} lie two standard errors above the promise "
         f"({100.0 * two / len(figures):.1f} %), {four} four."

@@ -122,8 +122,8 @@ class Fleet:
         for t in range(T):
             normal = self.numbers(t, np.linspace(0.0, 1.0, n))
             train.append(np.hstack([normal, self.categories(t, n)]))
-            both = np.vstack([self.numbers(t, later), self.faults(t, later)])
-            new.append(np.hstack([both, self.categories(t, 2 * NEW)]))
+            rows = np.vstack([self.numbers(t, later), self.faults(t, later)])
+            new.append(np.hstack([rows, self.categories(t, 2 * NEW)]))
         fault = np.tile(np.repeat([False, True], NEW), T)
         scaler = StandardScaler().fit(np.vstack(train))
         X = scaler.transform(np.vstack(train))
@@ -169,13 +169,13 @@ def in_the_metric(
         standardised.append(scores[name] / left_out.std())
     scores["mean of both"] = np.mean(standardised, axis=0)
     whitener = TaskWhitener(adaptive=True).fit(X, task=task)
-    own = whitener.transform(X, task=task)
+    whitened = whitener.transform(X, task=task)
     new = whitener.transform(Z, task=who)
     for k in (1, 3):
         name = f"{k} neighbours (L1)"
         scores[name] = np.empty(len(Z))
         for t in set(who):
-            rows = NearestNeighbors(n_neighbors=k, metric="l1").fit(own[task == t])
+            rows = NearestNeighbors(n_neighbors=k, metric="l1").fit(whitened[task == t])
             scores[name][who == t] = -rows.kneighbors(new[who == t])[0].mean(axis=1)
     return {f"adaptive: {name}": values for name, values in scores.items()}
 

@@ -80,8 +80,8 @@ def measure(case: Case, method: str, share: float, seeds: range) -> np.ndarray:
         model = METHODS[method].fit(X, task=task)
         chosen = model.select(batch, task=claims, fdr=FDR)
         wrong = np.sum(chosen & ~is_bad) / max(1, chosen.sum())
-        found = np.sum(chosen & is_bad) / max(1, is_bad.sum())
-        results.append([wrong, found])
+        power = np.sum(chosen & is_bad) / max(1, is_bad.sum())
+        results.append([wrong, power])
     return np.array(results)
 
 

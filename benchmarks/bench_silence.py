@@ -80,6 +80,10 @@ def measure(arrivals: Arrivals, low: int, high: int, draws: int) -> str:
 
 if __name__ == "__main__":
     number = int(sys.argv[1]) if len(sys.argv) > 1 else 200
-    for one in (regular, poisson, bursts, shifts):
+    for arrivals in (regular, poisson, bursts, shifts):
         for low, high in ((500, 500), (99, 99), (40, 98), (5, 30)):
-            print(f"{one.__name__:8s}", measure(one, low, high, number), flush=True)
+            print(
+                f"{arrivals.__name__:8s}",
+                measure(arrivals, low, high, number),
+                flush=True,
+            )

@@ -45,8 +45,8 @@ class Fleet:
         self.weights = []
         for number in levels:
             common = 1.0 / np.arange(1, number + 1)
-            own = common * rng.gamma(1.0, size=(TASKS, number))
-            self.weights.append(own / own.sum(axis=1, keepdims=True))
+            task_weights = common * rng.gamma(1.0, size=(TASKS, number))
+            self.weights.append(task_weights / task_weights.sum(axis=1, keepdims=True))
 
     def rows(
         self, task: np.ndarray, claim: np.ndarray, faults: np.ndarray, seed: int
@@ -99,8 +99,8 @@ def measured(fleet: Fleet, seed: int) -> tuple[float, float, float, float]:
     train = fleet.rows(task, task, nothing, 10 * seed + 1)
     claim = rng.integers(0, TASKS, NEW)
     kind = rng.choice(["normal", "fault", "stranger"], NEW, p=[0.6, 0.2, 0.2])
-    other = (claim + rng.integers(1, TASKS, NEW)) % TASKS
-    owner = np.where(kind == "stranger", other, claim)
+    stranger = (claim + rng.integers(1, TASKS, NEW)) % TASKS
+    owner = np.where(kind == "stranger", stranger, claim)
     new = fleet.rows(owner, claim, kind == "fault", 10 * seed + 2)
     model = TableModel("carrier", method="default", random_state=0)
     taken = seconds(lambda: model.fit(train))
@@ -110,8 +110,8 @@ def measured(fleet: Fleet, seed: int) -> tuple[float, float, float, float]:
     normal = kind == "normal"
     aucs = []
     for wanted in ("fault", "stranger"):
-        both = normal | (kind == wanted)
-        aucs.append(roc_auc_score(~normal[both], -score[both]))
+        judged = normal | (kind == wanted)
+        aucs.append(roc_auc_score(~normal[judged], -score[judged]))
     alarms = float(np.mean(p_value[normal] <= model.alarm_rate))
     return aucs[0], aucs[1], alarms, taken
 

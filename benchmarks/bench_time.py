@@ -130,22 +130,22 @@ def shift(sets: int = 8) -> None:
 
 
 def listed(sets: int = 20) -> None:
-    """Tasks listed as drifting: how many of them are quiet, how many moved are found."""
+    """Print shares of quiet tasks among those listed, and numbers of moved ones."""
     for moved in (0, 2, 5):
         quiet = []
-        found = []
+        drifting = []
         for model, new in streams(50, sets, 500):
             new[200:, :moved] += 2.0
             monitor = Monitor(model)
             watch(monitor, new, answers=False)
             tasks = monitor.drifting(drift_fdr=0.1)
             quiet.append(np.sum(tasks >= moved) / max(len(tasks), 1))
-            found.append(np.sum(tasks < moved))
+            drifting.append(np.sum(tasks < moved))
         error = np.std(quiet) / np.sqrt(sets)
         print(
             f"{moved} of 25 tasks move by 2 sd: {100 * np.mean(quiet):.1f} ± "
             f"{100 * error:.1f} % of those listed are quiet (at most 10), "
-            f"{np.mean(found):.1f} listed",
+            f"{np.mean(drifting):.1f} listed",
             flush=True,
         )
 

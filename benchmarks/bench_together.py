@@ -44,13 +44,13 @@ def rows(rng: np.random.Generator, kind: str, count: int) -> np.ndarray:
     return standard
 
 
-def measure(method: str, kind: str, known: int, new: int, seeds: range) -> np.ndarray:
+def measure(method: str, kind: str, n_train: int, new: int, seeds: range) -> np.ndarray:
     """P-values (draws, tasks) of normal rows, of shifted ones, of the lowest single."""
     results = []
     for seed in seeds:
-        rng = np.random.default_rng([seed, known, new])
+        rng = np.random.default_rng([seed, n_train, new])
         centre = 2.0 * rng.normal(size=(TASKS, COLUMNS)) * (kind != "yes/no")
-        task = np.repeat(np.arange(TASKS), known)
+        task = np.repeat(np.arange(TASKS), n_train)
         claims = np.repeat(np.arange(TASKS), new)
         model = METHODS[method].fit(
             centre[task] + rows(rng, kind, len(task)), task=task
@@ -90,8 +90,8 @@ def main() -> None:
                     print(f"{100 * share:12.1f}", end="")
                     if share > level + 3.0 * error:
                         broken.append(f"{method}, {kind}, {known}/{new} at {level:g}")
-                found = 100.0 * np.array([np.mean(p <= 0.01) for p in (shifted, alone)])
-                print(f"{found[0]:15.0f}{found[1]:12.0f}", flush=True)
+                power = 100.0 * np.array([np.mean(p <= 0.01) for p in (shifted, alone)])
+                print(f"{power[0]:15.0f}{power[1]:12.0f}", flush=True)
     if broken:
         sys.exit(f"promise broken: {'; '.join(broken)}")
 

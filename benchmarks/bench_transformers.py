@@ -114,8 +114,8 @@ def main() -> None:
     arguments = parser.parse_args()
     draws = 4 if arguments.quick else arguments.draws
     warnings.simplefilter("ignore")
-    asked = ", ".join(f"{100 * rate:g} %" for rate in RATES)
-    print(f"{draws} draws; false alarms in percent where {asked} were asked")
+    rates = ", ".join(f"{100 * rate:g} %" for rate in RATES)
+    print(f"{draws} draws; false alarms in percent where {rates} were asked")
     broken = []
     for name in arguments.cases or CASES:
         judge, drawn = CASES[name]
