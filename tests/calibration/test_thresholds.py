@@ -299,9 +299,11 @@ def test_benjamini_hochberg_by_definition():
 
 def test_the_lowest_float_is_exact():
     levels = np.array([-1e300, -7.0, -1e-12, -5e-324, 0.0, 1 / 3, 2e9])
-    found = lowest_where(lambda floats: floats >= levels, len(levels))
+    found = lowest_where(lambda floats, place: floats >= levels[place], len(levels))
     assert np.array_equal(found, levels)
-    found = lowest_where(lambda floats: floats / 3.0 >= levels, len(levels))
+    found = lowest_where(
+        lambda floats, place: floats / 3.0 >= levels[place], len(levels)
+    )
     assert np.all(found / 3.0 >= levels)
     assert np.all(np.nextafter(found, -np.inf) / 3.0 < levels)
 

@@ -91,10 +91,9 @@ def solve_with_folds(
     fold = assign_folds(rows, similarity, number)
     folds = folds_of(rows, fold)
     next_blocks = blocks_after(rows, fold, folds)
-    seen_rows = [
-        _rows_for_shifts(rows, kept_rows if with_shift else kept_rows[:0])
-        for kept_rows, _ in folds
-    ]
+    seen_rows = [fold_rows[:0] for fold_rows, _ in folds]
+    if with_shift:
+        seen_rows = [_rows_for_shifts(rows, fold_rows) for fold_rows, _ in folds]
     refits = [
         (kept_rows, np.concatenate([held, after, seen]))
         for (kept_rows, held), after, seen in zip(
@@ -123,6 +122,9 @@ def solve_with_folds(
         twice = _round(refits[n_folds:], results[n_folds:], rows, far)
         normal = np.where(rows.outlier, 0.0, rows.weight)
         counts = np.bincount(rows.codes + 1, normal, rows.n_tasks + 1)[1:]
+        later = None
+        if rows.forward:
+            later = _round_after(folds, next_blocks, results[:n_folds], rows, far)
         left_out = on_equal_terms(
             once,
             twice,
@@ -130,7 +132,7 @@ def solve_with_folds(
             rows.weight,
             counts.astype(np.float64),
             far,
-            _round_after(folds, next_blocks, results[:n_folds], rows, far),
+            later,
         )
     shift = None
     if with_shift:

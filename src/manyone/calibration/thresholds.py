@@ -13,10 +13,10 @@ If a new row is exchangeable with the n rows, its rank is equally likely to be a
 + 1, and :math:`P(p_{own} \le a) \le a`. A task with many rows is judged by this alone:
 where the threshold is its fifth lowest score or a higher one.
 
-No rule can do more without assumptions about other tasks. Take any test of level a, and
-let chance decide which of n + 1 exchangeable rows is the new one. On average it raises
-an alarm for at most a (n + 1) of them. So its power against any row is below
-a (n + 1), and 20 rows cannot promise 1 %.
+No rule can do much more without assumptions about other tasks. Take any test of level
+a, and let chance decide which of n + 1 exchangeable rows is the new one. On average it
+raises an alarm for at most a (n + 1) of them, so for a given row with at most that
+probability. With 20 rows and 1 %, it catches nothing with more than 21 %.
 
 **2. Borrowing.** Tasks with fewer rows are compared with tasks of like size. Let S
 tasks lend, this task among them. Scores V of all of them are stretched
@@ -553,14 +553,9 @@ class Thresholds:
             See `rates`.
         """
         rates = self.rates()
-        tasks = np.arange(len(rates))
-
-        def are_usual(scores: Array) -> Mask:
-            """Which scores (m, T) of the tasks raise no alarm."""
-            codes = np.broadcast_to(tasks, scores.shape).ravel()
-            return self.pvalues(scores.ravel(), codes).reshape(scores.shape) > rates
-
-        offsets = lowest_where(are_usual, len(tasks))
+        offsets = lowest_where(
+            lambda scores, codes: self.pvalues(scores, codes) > rates[codes], len(rates)
+        )
         never = self.smallest_pvalues > rates
         return np.where(never, NEVER, offsets), rates
 
@@ -615,7 +610,7 @@ class Thresholds:
         return text + "Give more rows."
 
 
-def lowest_where(holds: Callable[[Array], Mask], number: int) -> Array:
+def lowest_where(holds: Callable[[Array, Codes], Mask], number: int) -> Array:
     """The lowest floats (k,) for which an ascending condition holds, to the last bit.
 
     Floats are ordered as whole numbers are, but for the sign. So the interval of each
@@ -625,7 +620,8 @@ def lowest_where(holds: Callable[[Array], Mask], number: int) -> Array:
     Parameters
     ----------
     holds : callable
-        Takes floats (m, k); true from some float on, for each of the k another.
+        Takes floats (m,) and which of the k each of them is tried for, (m,). It is
+        true from some float on, for each of the k another.
     number : int
         k.
     """
@@ -634,11 +630,13 @@ def lowest_where(holds: Callable[[Array], Mask], number: int) -> Array:
     n_parts = int(np.clip(600 // max(number, 1), 2, 256))
     places = np.arange(1, n_parts)[:, None]
     columns = np.arange(number)
+    tried = np.tile(columns, n_parts - 1)
     while np.any(low < high):
         step = np.maximum(high // n_parts - low // n_parts, 1)
         # (Products may leave 64 bits; sums are right again.)
         middle = np.clip(low - 1 + step * places, low, np.maximum(high - 1, low))
-        n_false = np.count_nonzero(~holds(_floats(middle)), axis=0)
+        is_true = holds(_floats(middle).ravel(), tried).reshape(middle.shape)
+        n_false = np.count_nonzero(~is_true, axis=0)
         bounds = np.concatenate([[low - 1], middle, [high]])
         high = bounds[n_false + 1, columns]
         low = np.minimum(bounds[n_false, columns] + 1, high)

@@ -150,11 +150,8 @@ class LeaveOut(LeftOutPass):
         scores, responses = left_out_rows(
             residual, left, left * residual, weight, *task
         )
-        return JudgedRows(scores, self._of_all_rows(residual, codes), responses)
-
-    def _of_all_rows(self, residual: Array, codes: Codes) -> Array:
-        """Scores (n,) of rows under the model of all of them."""
-        return -np.abs(residual - (1.0 - self.ridge.mean_response[codes]))
+        seen = -np.abs(residual - (1.0 - ridge.mean_response[codes]))
+        return JudgedRows(scores, seen, responses)
 
     def _without_groups(self, rows: TrainingRows) -> JudgedRows:
         """Scores by models without the group of a row; NaN: the group cannot leave."""
@@ -184,6 +181,6 @@ class LeaveOut(LeftOutPass):
         scores = scores_without_groups(rows, residual, *means, solve, has_earlier)
         self.guard.lower(scores, rows, normal)
         result.scores[unseen] = scores
-        by_all = self._of_all_rows(residual[normal], rows.codes[normal])
-        result.seen[unseen[normal]] = by_all
+        mean = ridge.mean_response[rows.codes[normal]]
+        result.seen[unseen[normal]] = -np.abs(residual[normal] - (1.0 - mean))
         return result
