@@ -8,8 +8,8 @@ are by models of the same rows: nothing has to be brought to equal terms. Ridge
 regressions have closed forms for both, joining and leaving.
 
 **Several rows (a permutation test).** The n rows of the task and m new ones are dealt
-anew, m of them are left out together, and the mean of their scores is compared with
-that of the new rows.
+anew. Each deal leaves m of them out together, and the mean of their scores is compared
+with that of the new rows.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ def full_conformal(
     error : ndarray of shape (m,)
         1 - f_t(x) of the new rows.
     influence : ndarray of shape (m, n)
-        phi(x)' (Phi' W Phi + alpha I)^-1 phi_i: how far a unit of weight at x moves
-        the response of row i.
+        phi(x)' (Phi' W Phi + alpha I)^-1 phi_i: how far a unit of weight at x moves the
+        response of row i.
     self_influence : ndarray of shape (m,)
         The same for x with itself.
 
@@ -146,8 +146,9 @@ def exact_pvalue_together(K: Array, kernel: Array, ridge: TaskRidge) -> float:
     """Exact p-value of "these rows are as normal as the task's own", by permutation.
 
     See the module. If rows are exchangeable, all deals are equally likely. Nothing is
-    refitted: with residuals r and C = I - hat matrix of the model of all rows, rows S
-    that leave together have the residuals e = C_SS^-1 r_S, and the others r - C_:S e.
+    refitted. Let r be the residuals of the model of all rows, and C = I - hat matrix.
+    Rows S that leave together have the residuals e = C_SS^-1 r_S, and the others r -
+    C_:S e.
 
     Parameters
     ----------

@@ -1,10 +1,9 @@
 r"""Copies: rows that a task has several times.
 
 **What goes wrong.** A copy that is left out is judged by a model that still has its
-other copies. The mean response of the rows that are left lies nearer to it than the
-mean of all rows does, so it may score higher than a new row with the same values. A
-threshold from such scores then lies above that of the new row: one yes/no column raised
-33 % alarms of 10.
+other copies. Its response and the mean response both change a little, so it may score
+slightly higher than a new row with the same values. A threshold between these two
+scores lets all such new rows raise an alarm: one yes/no column raised 33 % of 10.
 
 **The rule.** A copy scores at most what the model of all rows, :math:`s`, says of it:
 

@@ -1,17 +1,18 @@
 r"""Folds: rows that a model is fitted without, to judge them or to judge settings.
 
 **Dealing** (:func:`assign_folds`). Folds are cut inside the tasks. Rows of a task are
-dealt to the folds in turn, in the order of their mean similarity to all rows: so every
+dealt to the folds in turn, in the order of their mean similarity to all rows. So every
 fold has rows from the middle of the task and from its border. Copies share a fold, else
 a row would be judged by a model that has seen it. So do rows of a group. Blocks of time
 are dealt in their order, and earlier ones judge later ones.
 
 **Left-out scores** (:func:`solve_with_folds`). The whole fit is repeated without each
-fold. Models of fewer rows respond less to all rows, so their scores are multiplied by
-:math:`f / f_k`, the score of a row far from everything by the model of all rows over
-that by the model without the fold. Further refits, without about twice as many rows,
-tell what a row more is worth (:mod:`.equal_terms`). And rows that both models have seen
-tell what a row that leaves does to the others of its task (:mod:`.borrowing`).
+fold. Models of fewer rows respond less to all rows. So their scores are multiplied by
+:math:`f / f_k`, with f the score of a row far from everything by the model of all rows,
+and :math:`f_k` that by the model without fold k. Further refits, without about twice as
+many rows, tell what a row more is worth (:mod:`.equal_terms`). And rows that both
+models have seen tell what a row that leaves does to the others of its task
+(:mod:`.borrowing`).
 
 **Settings** are judged by folds that also hold out half of the tasks
 (:func:`halved_splits`).

@@ -125,8 +125,8 @@ class Calibration:
         How rows were left out: ``"leave-one-out"`` (and what stayed fixed),
         ``"leave-group-out"``, ``"folds"``, ``"rows not drawn"``; or ``"held-out"``.
     shift : ndarray of shape (n,)
-        How much larger the mean root depth of the other rows of its task is without
-        the row, see :mod:`.borrowing`.
+        How much larger the mean root depth of the other rows of its task is without the
+        row, see :mod:`.borrowing`.
     place : ndarray of shape (n,)
         Place of the row among those of its task in the order of time; -1: not known.
     """
@@ -614,14 +614,14 @@ def lowest_where(holds: Callable[[Array, Codes], Mask], number: int) -> Array:
     """The lowest floats (k,) for which an ascending condition holds, to the last bit.
 
     Floats are ordered as whole numbers are, but for the sign. So the interval of each
-    is cut into equal parts, again and again: into two, or into more where that makes
-    no more than 600 floats, for which a call takes about as long as for a few.
+    is cut into equal parts, again and again. There are two parts, or more while all of
+    them are no more than 600 floats: a call takes about as long for these as for a few.
 
     Parameters
     ----------
     holds : callable
-        Takes floats (m,) and which of the k each of them is tried for, (m,). It is
-        true from some float on, for each of the k another.
+        Takes floats (m,) and which of the k each of them is tried for, (m,). It is true
+        from some float on, for each of the k another.
     number : int
         k.
     """

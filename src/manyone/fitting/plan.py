@@ -106,10 +106,10 @@ class Plan:
         """Landmarks moved to where the regression of all tasks fits best.
 
         At most a quarter of the rows of each task move them, so that the others can
-        judge. Landmarks stay where they are if these rows are few beside them or beside
-        the tasks; for sparse rows, a single task, and kernels other than "rbf"; and if
-        they are more than 512, as moving costs their number cubed and more landmarks
-        are cheaper. (Moved, they do what four times as many rows do:
+        judge. Landmarks stay where they are if such rows are few beside them or beside
+        the tasks. They also stay for sparse rows, a single task, and kernels other than
+        "rbf". Nor do more than 512 move: that costs their number cubed, and more
+        landmarks are cheaper. (Moved, they do what four times as many rows do:
         ``benchmarks/bench_landmarks.py``.)
         """
         kernel = self.kernel

@@ -118,9 +118,9 @@ def solve_box_qp(
 ) -> BoxQPSolution:
     """Minimise b'Kb/2 - linear'b; lower <= b <= upper, unit sum in every group.
 
-    Two-coordinate steps find roughly which bounds are active; a primal active-set
-    method then finishes exactly: it solves for the free coefficients, stops at the
-    first bound in the way, and frees the bounds that the gradient wants to leave. Every
+    Two-coordinate steps find roughly which bounds are active. A primal active-set
+    method then finishes exactly. It solves for the free coefficients, stops at the
+    first bound in the way, and frees bounds that the gradient points away from. Every
     step lowers the objective.
 
     Parameters
@@ -193,9 +193,9 @@ def _gradient(qp: _BoxQP, coef: Array) -> Array:
 def _optimality(qp: _BoxQP, coef: Array, gradient: Array) -> tuple[Array, Array]:
     """Optimality gap and multiplier of every group.
 
-    The gap is the largest gradient that can shrink minus the smallest that can grow;
-    the multiplier the mean gradient of the free rows or, without any, the middle of
-    these two where finite.
+    The gap is the largest gradient of coefficients that can shrink minus the smallest
+    of those that can grow. The multiplier is the mean gradient of the free rows.
+    Without any it is the middle of these two, where they are finite.
     """
     first = qp.first
     can_shrink = coef > qp.lower

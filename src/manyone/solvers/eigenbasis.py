@@ -71,8 +71,8 @@ def left_out_scores_of_structure(
     """Each normal row under the model without one count of it, L held fixed.
 
     Along each eigenvector of L this is a ridge regression, where leaving out a row has
-    a closed form; residuals, and what the row takes from the mean of its task, are
-    rotated back.
+    a closed form. Residuals, and by how much the sum of the task falls, are rotated
+    back.
 
     Parameters
     ----------

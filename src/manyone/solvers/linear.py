@@ -1,10 +1,10 @@
 """Linear structure learning (OCKSR-L): fit ``K A B`` to responses, B for all tasks.
 
-Everything happens in the eigenbasis of K. With ``K = U diag(lam) U'`` and ``M = U'R``
-the best A for a given B is ``A = U X B'`` where ``X`` solves ``lam X B'B + alpha X =
-M``: one symmetric eigendecomposition of the T x T matrix ``B'B`` and one division. The
-optimisation therefore runs over B alone, and an iteration costs two (n x T)(T x T)
-products.
+Everything happens in the eigenbasis of K. Let ``K = U diag(lam) U'`` and ``M = U'R``.
+The best A for a given B is ``A = U X B'``, where ``X`` solves ``lam X B'B + alpha X =
+M``. That takes one symmetric eigendecomposition of the T x T matrix ``B'B`` and one
+division. So the optimisation runs over B alone, and an iteration costs two (n x T)(T x
+T) products.
 """
 
 from typing import NamedTuple

@@ -65,10 +65,10 @@ def solve_morvr(
     Omega), so Y ~ MN(0, C, Omega) with C = I + Phi diag(alpha)^-1 Phi'. Every iteration
     makes the one change (add, re-estimate or delete a basis) that raises the evidence
     most, then sets Omega = (Y'C^-1 Y + Psi) / (N + 2 V), the exact maximiser. The
-    inverse Wishart prior log p(Omega) = -V log|Omega| - tr(Psi Omega^-1) / 2 with Psi =
-    ``shrinkage`` * diag(Y'Y) keeps Omega away from the singular matrix that one-hot
-    responses lead to, and from the tie between "all signal" and "all noise" that the
-    evidence of one row per output ends in.
+    inverse Wishart prior is log p(Omega) = -V log|Omega| - tr(Psi Omega^-1) / 2 with
+    Psi = ``shrinkage`` * diag(Y'Y). It keeps Omega away from the singular matrix that
+    one-hot responses lead to. And it breaks the tie between "all signal" and "all
+    noise" in which the evidence of one row per output ends.
 
     Parameters
     ----------

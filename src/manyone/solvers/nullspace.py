@@ -59,11 +59,11 @@ def distinct_rows(K: Array, labels: Codes) -> Codes:
 def solve_null_space(K: Array, labels: Codes, rtol: float = 1e-12) -> NullSpaceSolution:
     r"""Minimise w'S_w w / w'S_t w over orthonormal w in the range of S_t.
 
-    S_w and S_t are the within-class and total scatter in feature space. With the
-    centred kernel K_c = V L V', a direction with coordinates L^-1/2 u sends the
-    training rows to V u, so the null directions are where range(V) meets the span of
-    the class indicators: principal angles of zero. That needs no eigendecomposition
-    beyond the one of K_c, and does not depend on how L decays.
+    S_w and S_t are the within-class and total scatter in feature space. Let K_c = V L
+    V' be the centred kernel. A direction with coordinates L^-1/2 u sends the training
+    rows to V u. So null directions are where range(V) meets the span of the class
+    indicators, at principal angles of zero. That needs no eigendecomposition but that
+    of K_c, and does not depend on how L decays.
 
     Parameters
     ----------

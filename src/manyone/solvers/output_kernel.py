@@ -5,10 +5,10 @@ The problem in C and L is solved through its dual, which is a polynomial of C al
 .. math:: D(C) = \frac{\rho}{2} \lVert C \rVert^2 + \frac18 \lVert C'KC \rVert_F^2
           - \operatorname{tr}(Y'C),
 
-strongly convex and without constraints; at its minimiser :math:`L = C'KC / 2`. A
-gradient of norm g leaves the fitted responses wrong by no more than 2 g, however small
-the ridge rho, and along a line D is a quartic whose minimiser is a root of a cubic: no
-objective values are ever compared, which would cost half of the digits.
+strongly convex and without constraints. At its minimiser :math:`L = C'KC / 2`. A
+gradient of norm g leaves the fitted responses wrong by at most 2 g, however small the
+ridge rho. Along a line D is a quartic, and its minimiser the root of a cubic. So no
+objective values are compared, which would cost half of the digits.
 """
 
 from typing import NamedTuple

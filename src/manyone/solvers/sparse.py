@@ -1,8 +1,8 @@
 """Sparse non-linear structure learning (OCKSR-NS): a lasso as second layer.
 
-As in `two_layers`, the first layer is held as feature weights W and the second layer is
-eliminated: for every W the lasso is solved exactly, warm-started from the last one, and
-the envelope theorem gives the slope of the remaining function of W.
+As in `two_layers`, the first layer is held as feature weights W, and the second layer
+is eliminated. For every W the lasso is solved exactly, from the last solution on. The
+envelope theorem gives the slope of the remaining function of W.
 """
 
 from dataclasses import dataclass

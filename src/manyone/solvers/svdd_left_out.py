@@ -28,8 +28,8 @@ class LeftOutOfBall(NamedTuple):
         Minus the squared distance to the ball without one count of the row; NaN for
         known outliers.
     growth : array of shape (n,)
-        By how much the mean distance of the other normal rows to the centre grows when
-        the row leaves. 0 where the ball was not solved again.
+        How much the mean distance of the other normal rows to the centre grows when the
+        row leaves; 0 where the ball was not solved again.
     """
 
     scores: Array
@@ -138,10 +138,9 @@ def left_out_distances2(
 ) -> Array:
     r"""Minimise |phi_i - sum_j l_j phi_j|^2 over l, unit sum, on the other free rows.
 
-    Then b_i - ``excess``, with excess * l added to the free rows, is the ball that was
-    solved again without (so much of) row i, exactly as long as no coefficient meets a
-    bound on the way: the span of Vapnik and Chapelle. One factorisation serves all
-    rows.
+    Take ``excess`` from b_i, and add excess * l to the free rows. That is the ball
+    solved again without so much of row i, exactly if no coefficient meets a bound on
+    the way (the span of Vapnik and Chapelle). One factorisation serves all rows.
 
     Parameters
     ----------
