@@ -12,7 +12,7 @@ from manyone.calibration.folds import halved_splits
 from manyone.data.rows import training_rows
 from manyone.estimators import METHODS
 from manyone.experiments import Plan, methods
-from manyone.experiments.methods import AS_IN_PAPER, Method, _chosen, own
+from manyone.experiments.methods import AS_IN_PAPER, Method, _chosen, package_method
 from manyone.experiments.rivals.base import Rival
 from manyone.metrics import task_aucs
 
@@ -47,7 +47,7 @@ def test_paper_setting_fixes_kernel_and_ridge(blobs):
     X, task, *_ = blobs
     model = methods()["C-OCKSR" + AS_IN_PAPER].fit(X, task)
     assert (model.kernel, model.alpha) == ("rbf", 1.0)
-    assert own("C-OCKSR", "alpha=1e-3").fit(X, task).alpha == 1e-3
+    assert package_method("C-OCKSR", "alpha=1e-3").fit(X, task).alpha == 1e-3
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -63,7 +63,7 @@ def test_paper_setting_fixes_kernel_and_ridge(blobs):
 )
 def test_paper_setting_chooses_the_strengths(blobs, family, strengths):
     X, task, *_ = blobs
-    tried = own(family, "alpha=1").fit(X, task, calibrate=False).tuning_
+    tried = package_method(family, "alpha=1").fit(X, task, calibrate=False).tuning_
     varied = {name for name in strengths if len(set(tried[name])) > 1}
     assert varied == strengths
     for name in {"kernel", "alpha"} & set(tried):
@@ -73,7 +73,7 @@ def test_paper_setting_chooses_the_strengths(blobs, family, strengths):
 @pytest.mark.filterwarnings("ignore")
 def test_models_without_thresholds_score_the_same(blobs):
     X, task, Z, _ = blobs
-    method = own("KNFST", "alpha=1")
+    method = package_method("KNFST", "alpha=1")
     whole = method.fit(X, task)
     bare = method.fit(X, task, calibrate=False)
     np.testing.assert_array_equal(whole.score_tasks(Z), bare.score_tasks(Z))

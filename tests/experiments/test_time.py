@@ -9,7 +9,7 @@ from manyone.experiments.methods import (
     DEFAULT,
     WITHOUT_PAST,
     compared,
-    ours,
+    is_of_package,
 )
 from manyone.experiments.plan import Cell, Plan
 from manyone.experiments.protocols import (
@@ -56,8 +56,8 @@ def test_every_method_comes_with_the_past_and_without():
     names = [method.name for method in compared("time")]
     with_past = [name for name in names if not name.endswith(WITHOUT_PAST)]
     assert {name + WITHOUT_PAST for name in with_past} | set(with_past) == set(names)
-    assert ours("auto (faults)" + WITHOUT_PAST)
-    assert not ours("1-NN (L1)" + WITHOUT_PAST)
+    assert is_of_package("auto (faults)" + WITHOUT_PAST)
+    assert not is_of_package("1-NN (L1)" + WITHOUT_PAST)
 
 
 @pytest.fixture

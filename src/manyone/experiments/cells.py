@@ -1,4 +1,4 @@
-"""Compute one cell: fit, score, and keep what the figures show of the model."""
+"""Compute one cell: fit, score, and keep parts of the model for figures."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from threadpoolctl import threadpool_limits
 from manyone._types import Array
 from manyone.estimators import METHODS
 from manyone.experiments import data
-from manyone.experiments.methods import Fitted, Method, compared, own
+from manyone.experiments.methods import Fitted, Method, compared, package_method
 from manyone.experiments.plan import RIDGES, Cell
 from manyone.experiments.protocols import Split
 from manyone.solvers.two_layers import respond
 
-#: False-alarm rates that models are asked for.
+#: False-alarm rates at which thresholds are set and measured.
 ALARM_RATES = (0.05, 0.1, 0.2, 0.3)
-#: What the figures show of a model.
+#: Parts of a model that figures show.
 Shown = Literal["structure", "second_kernel", "objective_path"]
-# To how many digits it is kept.
+# Digits to which they are rounded.
 _DIGITS: dict[Shown, int] = {
     "structure": 6,
     "objective_path": 15,
@@ -29,7 +29,7 @@ _DIGITS: dict[Shown, int] = {
 
 
 class CellResult(TypedDict, total=False):
-    """What is kept of a cell.
+    """Results of a cell.
 
     Attributes
     ----------
@@ -75,7 +75,7 @@ def compute(cell: Cell, data_home: str | None = None) -> CellResult:
         X = data.levels(X)
     result: CellResult = {}
     with threadpool_limits(1), warnings.catch_warnings():
-        # With few rows per task many estimators warn; the figures show what that means.
+        # With few rows per task many estimators warn; figures show the consequences.
         warnings.simplefilter("ignore")
         model = method.fit(
             X[split.train], split.task, cell.protocol, calibrate=cell.measures_alarms
@@ -93,13 +93,13 @@ def compute(cell: Cell, data_home: str | None = None) -> CellResult:
 def _method(cell: Cell) -> Method:
     """The method of a cell, not fitted."""
     if cell.protocol in ("seen", "unseen") and cell.family in METHODS:
-        return own(cell.family, cell.setting)
+        return package_method(cell.family, cell.setting)
     table = {(m.name, m.setting): m for m in compared(cell.protocol)}
     return table[cell.method, cell.setting]
 
 
 def _learned(model: Fitted, cell: Cell) -> CellResult:
-    """What the figures show of a model of the package."""
+    """Results that only models of the package have."""
     can = METHODS[cell.family].can
     result: CellResult = {}
     if cell.setting in RIDGES and can.regression:
@@ -118,13 +118,13 @@ def sum_of_squared_errors(model: Any) -> float:
     Parameters
     ----------
     model : fitted estimator
-        A regression (see its ``can``), to which all rows were normal.
+        A regression (see its ``can``), fitted to normal rows only.
 
     Returns
     -------
     float
-        Over the training rows and all tasks; for tasks that are learned alone, over the
-        rows of each task.
+        Over training rows and all tasks. If each task is learned alone, over rows and
+        their own task.
     """
     targets = np.eye(len(model.tasks_))[model.training_.codes]
     if "second_kernel_" in model.can.learns:

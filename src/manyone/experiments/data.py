@@ -76,7 +76,7 @@ class Rows(NamedTuple):
     task : ndarray of shape (n,)
         Name of the class or entity of each row.
     roles : ndarray of shape (n,)
-        What each row may be drawn for, a sum of `LEARN`, `NORMAL` and `FAULT`.
+        Roles that a row may be drawn for, a sum of `LEARN`, `NORMAL` and `FAULT`.
     """
 
     X: Array
@@ -107,7 +107,7 @@ def draw(
 
 @lru_cache(maxsize=5)
 def load(name: str, data_home: str | None = None) -> Rows:
-    """Rows of a data set; the last few sets are kept for the next call."""
+    """Rows of a data set, with a cache of a few sets."""
     dataset = DATASETS[name]
     if name in FAULT_ROWS:
         return FAULT_ROWS[name](data_home)
@@ -126,7 +126,7 @@ def in_time(name: str, data_home: str | None = None) -> Rows:
 
 
 def levels(X: Array) -> Array:
-    """Columns of rows in time (n, 3 d) that are not about their past, (n, d)."""
+    """Columns of rows in time (n, 3 d) without those of their past, (n, d)."""
     return X[:, : X.shape[1] // 3]
 
 

@@ -1,4 +1,4 @@
-"""The figures, drawn from stored cells alone."""
+"""Figures of a run, drawn from stored cells."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from manyone._types import Codes
 from manyone.estimators import METHODS
 from manyone.experiments.cells import ALARM_RATES, CellResult, Shown
 from manyone.experiments.data import DATASETS
-from manyone.experiments.methods import compared, has_ridge, ours
+from manyone.experiments.methods import compared, has_ridge, is_of_package
 from manyone.experiments.plan import RIDGES
 from manyone.experiments.results import ANOMALIES, Results, grouped
 from manyone.experiments.runner import Outcome
@@ -38,7 +38,7 @@ COLOURS = (
     "#5b8def",
     "#77838f",
 )
-# For people who cannot tell all colours apart.
+# For readers who cannot tell all colours apart.
 _MARKERS = ("o", "s", "D", "^", "v")
 _MOST_COLUMNS = 3  # of panels
 _INK = "#1c2127"
@@ -60,7 +60,7 @@ Curve = tuple[str, Sequence[float], Sequence[float]]
 
 
 class Drawing(NamedTuple):
-    """A figure, the name of its file, and the words beside it."""
+    """A figure, the name of its file, its title and its caption."""
 
     name: str
     title: str
@@ -70,13 +70,13 @@ class Drawing(NamedTuple):
     def png(self) -> bytes:
         """Bytes of a PNG file; the same figure gives the same bytes."""
         stream = io.BytesIO()
-        # No date and no version among the bytes.
+        # Leave out date and version, so that bytes do not depend on them.
         self.figure.savefig(stream, format="png", metadata={"Software": None})
         return stream.getvalue()
 
 
 def drawings(results: Results) -> list[Drawing]:
-    """Every figure there are cells for.
+    """All figures for which there are cells.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ def _panels(
 
 
 def _add_legend(figure: Figure) -> None:
-    """One legend above all panels, in which no place is free for every data set."""
+    """Add one legend above all panels; within them curves would hide it."""
     entries: dict[str, Artist] = {}
     for ax in figure.axes:
         _open_grid(ax)
@@ -141,7 +141,7 @@ def _open_grid(ax: Axes) -> None:
 
 
 def _plot_methods(ax: Axes, curves: Iterable[Curve]) -> None:
-    """Curves in the order of the legend: our methods, then rivals."""
+    """Plot curves in the order of the legend: methods of the package, then rivals."""
     for family, x, y in sorted(curves, key=lambda curve: _place(curve[0])):
         place = _place(family)
         ax.plot(
@@ -151,12 +151,12 @@ def _plot_methods(ax: Axes, curves: Iterable[Curve]) -> None:
             color=COLOURS[place % len(COLOURS)],
             marker=_MARKERS[place % len(_MARKERS)],
             markersize=5,
-            linestyle="-" if ours(family) else ":",
+            linestyle="-" if is_of_package(family) else ":",
         )
 
 
 def _place(family: str) -> int:
-    """Place of a method among all methods: it looks the same wherever it appears."""
+    """Place of a method among all methods, which fixes its colour and marker."""
     names = list(METHODS)
     for kind in ("seen", "faults", "time"):
         names += [method.name for method in compared(kind)]
@@ -164,7 +164,7 @@ def _place(family: str) -> int:
 
 
 def _draw_table(results: Results) -> Drawing:
-    """Means of each method under each protocol, and the paper's figure."""
+    """Draw means of each method for each protocol, and the paper's figures."""
     most = max(len(results.methods(name)) for name in results.datasets)
     size = (6.4, 0.3 * most + 1.2)
     figure, axes = _panels([DATASETS[name].title for name in results.datasets], size)
@@ -178,7 +178,7 @@ def _draw_table(results: Results) -> Drawing:
 
 
 def _plot_table(ax: Axes, results: Results, name: str) -> None:
-    """A line for each method of a data set."""
+    """Plot a line for each method of a data set."""
     methods = results.methods(name)
     rows = [row for row in results.rows if row.dataset == name]
     for method in methods:
@@ -212,7 +212,7 @@ def _plot_table(ax: Axes, results: Results, name: str) -> None:
 
 
 def _draw_alarms(results: Results) -> Iterator[Drawing]:
-    """Measured alarm rates against those asked for."""
+    """Draw measured alarm rates against the promised ones."""
     rates = {name: results.alarms(name) for name in results.datasets}
     rates = {name: measured for name, measured in rates.items() if measured}
     if not rates:
@@ -237,11 +237,11 @@ def _draw_alarms(results: Results) -> Iterator[Drawing]:
 
 
 def _draw_ridges(outcomes: Sequence[Outcome]) -> Iterator[Drawing]:
-    """AUC and squared errors as the ridge falls from the paper's 1 to 1e-6."""
+    """Draw AUC and squared errors as the ridge falls from the paper's 1 to 1e-6."""
     studied = [o for o in outcomes if o.cell.setting in RIDGES[1:]]
     if not studied:
         return
-    # Other protocols and repetitions, of the table, are not comparable.
+    # Cells of the table have more protocols and repetitions, which are not comparable.
     draws = {(o.cell.protocol, o.cell.repetition) for o in studied}
     cells = [o for o in outcomes if o.cell.setting in RIDGES]
     cells = [o for o in cells if (o.cell.protocol, o.cell.repetition) in draws]
@@ -271,7 +271,7 @@ def _draw_ridges(outcomes: Sequence[Outcome]) -> Iterator[Drawing]:
 def _draw_study(
     outcomes: Sequence[Outcome], value: Callable[[Outcome], float], label: str
 ) -> Figure:
-    """For each data set and method the mean of a value at each ridge."""
+    """Draw the mean of a value at each ridge, for each data set and method."""
     by_dataset = grouped(outcomes, lambda o: o.cell.dataset)
     figure, axes = _panels([DATASETS[name].title for name in by_dataset])
     for ax, cells in zip(axes, by_dataset.values(), strict=True):
@@ -296,7 +296,7 @@ def _draw_study(
 
 
 def _draw_learned(outcomes: Sequence[Outcome], name: str) -> Iterator[Drawing]:
-    """What methods learned on a data set: structures, second kernels, objectives."""
+    """Draw structures, second kernels and objectives that methods have learned."""
     structures = _shown(outcomes, "structure")
     order = _task_order(structures)
     families = [outcome.cell.family for outcome in structures]
@@ -332,14 +332,14 @@ def _draw_learned(outcomes: Sequence[Outcome], name: str) -> Iterator[Drawing]:
             _plot_objective,
         ),
     ]
-    for what, title, caption, plot in figures:
-        shown = _shown(outcomes, what)
+    for part, title, caption, plot in figures:
+        shown = _shown(outcomes, part)
         if shown:
             figure, axes = _panels([outcome.cell.method for outcome in shown])
             for ax, outcome in zip(axes, shown, strict=True):
                 plot(ax, outcome.result)
             words = f"{title}: {DATASETS[name].title}"
-            yield Drawing(f"{what}_{name}", words, caption, figure)
+            yield Drawing(f"{part}_{name}", words, caption, figure)
 
 
 def _plot_structure(ax: Axes, result: CellResult, order: Codes) -> None:
@@ -376,20 +376,20 @@ def _plot_kernel(ax: Axes, result: CellResult, order: Codes) -> None:
     ax.set(xlabel="and task", ylabel="task")
 
 
-def _shown(outcomes: Sequence[Outcome], what: Shown) -> list[Outcome]:
-    """For each method the cell whose `what` is shown, of the first protocol.
+def _shown(outcomes: Sequence[Outcome], part: Shown) -> list[Outcome]:
+    """For each method the cell of the first protocol whose `part` is shown.
 
-    In the paper's setting where there is one: with the weak ridges that tuning prefers,
-    every task becomes a point of its own and tasks hardly relate. One or two numbers,
-    such as the objective of a method that did not iterate, are not worth a figure.
+    If possible it is the cell in the paper's setting: with the weak ridges that tuning
+    prefers, each task is mapped to a single point and tasks are hardly related. One or
+    two numbers, as the objective of a method without iterations, get no figure.
     """
     shown: dict[str, Outcome] = {}
     for setting in (RIDGES[0], "tuned"):
         for outcome in outcomes:
             cell = outcome.cell
             is_first = cell.protocol == outcomes[0].cell.protocol
-            has_it = np.size(outcome.result.get(what, ())) > 2
-            if is_first and has_it and cell.setting == setting:
+            has_part = np.size(outcome.result.get(part, ())) > 2
+            if is_first and has_part and cell.setting == setting:
                 shown.setdefault(cell.family, outcome)
     return sorted(shown.values(), key=lambda outcome: _place(outcome.cell.family))
 

@@ -1,4 +1,4 @@
-"""What is compared: every method of the package, and everyday rivals."""
+"""Methods that are compared: those of the package, and everyday rivals."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ AS_IN_PAPER = " (as in the paper)"
 
 @dataclass(frozen=True)
 class RivalEntry:
-    """A rival as ``methods.toml`` declares it, which says what the entries mean."""
+    """A rival of ``methods.toml``, where the meaning of each entry is written."""
 
     model: str
     fixed: dict[str, object] = field(default_factory=dict)
@@ -70,7 +70,7 @@ RIVALS = {
 
 
 class Fitted(Scores, Protocol):
-    """What the experiments need of a fitted model, ours or a rival."""
+    """A fitted model, of the package or a rival, as the experiments use it."""
 
     def decision_function(self, X: Array, *, task: Labels) -> Array:
         """Below 0: an alarm."""
@@ -86,7 +86,7 @@ class Method:
     Attributes
     ----------
     name : str
-        As it is written in the table.
+        As in the table.
     family : str
         The paper's name of the method, the same for all its settings.
     setting : str
@@ -95,14 +95,14 @@ class Method:
     model : estimator
         Not fitted.
     grid : dict or None
-        What is chosen on training rows: nothing where it is empty; None is its own
-        grid.
+        Settings to choose from on training rows, none if it is empty; None: the default
+        grid of the method.
     quick : bool
-        Whether a first look has it.
+        Whether ``--quick`` runs it.
     criterion : str or None
-        Anomalies that a method of the package is tuned for; None: those to expect.
+        Anomalies that a method of the package is tuned for; None: the expected ones.
     past : bool
-        Of rows in time: whether it gets the columns of their past.
+        Whether it gets the columns of the past, of rows in time.
     """
 
     name: str
@@ -116,7 +116,7 @@ class Method:
 
     @property
     def alarms(self) -> bool:
-        """Whether it sets thresholds that can be tried."""
+        """Whether it sets thresholds."""
         return isinstance(self.model, Detector) or not isinstance(self.model, Rival)
 
     def fit(
@@ -129,10 +129,9 @@ class Method:
         X : ndarray of shape (n, d)
         task : ndarray of shape (n,)
         kind : {"unseen", "seen", "faults", "time"}
-            Anomalies to expect; ``"time"``: faults, with rows in the order of time.
+            Expected anomalies; ``"time"``: faults, with rows in the order of time.
         calibrate : bool
-            False leaves out the thresholds of tuned methods, which may cost whole
-            refits.
+            False: tuned methods set no thresholds, which may cost whole refits.
 
         Returns
         -------
@@ -164,15 +163,15 @@ class Method:
 
 
 def methods() -> dict[str, Method]:
-    """Every line of the table of strangers by its name, see `compared`."""
+    """Methods of the table of strangers by name, see `compared`."""
     return {method.name: method for method in compared("seen")}
 
 
 def compared(kind: str) -> list[Method]:
     """Methods that are compared on a kind of anomalies, in every setting.
 
-    The package's methods as they are now, and rivals; rivals whose package is not
-    installed are left out.
+    These are the methods in METHODS at the time of the call, and rivals whose packages
+    are installed.
 
     Raises
     ------
@@ -187,8 +186,8 @@ def compared(kind: str) -> list[Method]:
             )
     rivals = {n: rival for n, rival in rivals_of(kind).items() if not rival.missing}
     if kind not in ("faults", "time"):
-        table = [own(name, "tuned") for name in METHODS]
-        table += [own(name, "alpha=1") for name in METHODS if in_paper(name)]
+        table = [package_method(name, "tuned") for name in METHODS]
+        table += [package_method(name, "alpha=1") for name in METHODS if in_paper(name)]
         for name, rival in rivals.items():
             model = rival.make()
             table.append(Method(name, name, "tuned", model, rival.grid, rival.quick))
@@ -203,7 +202,7 @@ def compared(kind: str) -> list[Method]:
         )
         for anomalies in _TABLES[kind]["auto"]
     ]
-    table += _own_on_faults() if kind == "faults" else [_adaptive()]
+    table += _package_methods_on_faults() if kind == "faults" else [_adaptive()]
     for name, rival in rivals.items():
         table += _variants(name, rival)
     if kind == "time":
@@ -216,7 +215,7 @@ def rivals_of(kind: str) -> dict[str, RivalEntry]:
     return RIVALS.get(kind, RIVALS["strangers"])
 
 
-def _own_on_faults() -> Iterator[Method]:
+def _package_methods_on_faults() -> Iterator[Method]:
     """Methods of the package with defaults and, where tasks have metrics, tuned."""
     for name, method in METHODS.items():
         if name not in _TABLES["faults"]["without"]:
@@ -247,13 +246,13 @@ def _variants(name: str, rival: RivalEntry) -> Iterator[Method]:
             yield Method(f"{name}, own scales", name, words, scaled, {}, rival.quick)
 
 
-def ours(method: str) -> bool:
-    """Whether a method of the table belongs to this package; takes its name."""
+def is_of_package(method: str) -> bool:
+    """Whether the method of this name in the table belongs to this package."""
     name = method.removesuffix(WITHOUT_PAST).partition(" (")[0]
     return name in (*METHODS, "auto")
 
 
-def own(family: str, setting: str) -> Method:
+def package_method(family: str, setting: str) -> Method:
     """A method of the package in one setting.
 
     Parameters
@@ -271,7 +270,7 @@ def own(family: str, setting: str) -> Method:
         quick = can.quick or in_paper(family)
         return Method(family, family, setting, estimator, can.short_grid, quick)
     parameters = estimator.get_params().keys()
-    # The anchor is ours, not the paper's.
+    # The paper has no anchor.
     alpha = float(setting.removeprefix("alpha="))
     fixed = {"kernel": "rbf", "alpha": alpha, "anchor": False}
     estimator.set_params(**{name: fixed[name] for name in fixed.keys() & parameters})
@@ -296,7 +295,7 @@ def has_ridge(family: str) -> bool:
 
 
 def _chosen(rival: Rival, grid: Grid, X: Array, task: Labels, kind: str) -> Rival:
-    """The best candidate of a grid, not fitted; judged as our methods are."""
+    """The best candidate of a grid, not fitted, judged as methods of the package."""
     candidates = [clone(rival).set_params(**setting) for setting in settings_of(grid)]
     if len(candidates) == 1:
         return candidates[0]

@@ -1,4 +1,4 @@
-"""What is run: cells of data set, protocol, method, setting and repetition."""
+"""Plan of a run: cells of data set, protocol, method, setting and repetition."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from manyone.experiments.methods import (
     Method,
     compared,
     has_ridge,
-    own,
+    package_method,
     rivals_of,
 )
 from manyone.experiments.protocols import AnyProtocol
@@ -27,7 +27,7 @@ from manyone.messages import shortlist
 RIDGES = tuple(f"alpha=1e-{k}" if k else "alpha=1" for k in range(7))
 # Repetitions of the study of the ridge and of alarm rates, which take many fits each.
 _STUDY_REPEATS = 3
-# Paths in the package that only present results; all the rest may change them.
+# Paths in the package that only present results. All other files may change results.
 _PRESENTATION = (
     "cli",
     "plots",
@@ -42,7 +42,7 @@ _PRESENTATION = (
 
 @dataclass(frozen=True)
 class Cell:
-    """One fit: what is fitted, not how it is run.
+    """One fit: everything that its result depends on.
 
     Attributes
     ----------
@@ -66,12 +66,12 @@ class Cell:
 
     @property
     def measures_alarms(self) -> bool:
-        """Whether thresholds are set and tried."""
+        """Whether thresholds are set and their rates measured."""
         return self.setting in ("tuned", DEFAULT) and self.repetition < _STUDY_REPEATS
 
     @property
     def sizes(self) -> AnyProtocol:
-        """Its protocol, with the numbers of rows."""
+        """Its protocol, which has the numbers of rows."""
         return data.DATASETS[self.dataset].protocols[self.protocol].smaller(self.shrink)
 
     @property
@@ -91,10 +91,9 @@ class Plan:
     datasets, protocols : tuple of str
     repeats, seed : int
     quick : bool
-        A first look: methods that are fast or in the paper, a fifth of the test rows.
+        Only methods that are fast or in the paper, with a fifth of the test rows.
     only : tuple of str or None
-        Names of the methods to run, without the study of the ridge; None is all, with
-        it.
+        Names of methods to run. None: all methods, and the study of the ridge.
 
     Raises
     ------
@@ -133,7 +132,7 @@ class Plan:
         return [name for name in missing if self._has(name, rivals[name].quick)]
 
     def methods(self) -> list[Method]:
-        """Methods in the table."""
+        """Methods of the table."""
         methods = compared(self.protocols[0])
         return [method for method in methods if self._has(method.name, method.quick)]
 
@@ -144,7 +143,7 @@ class Plan:
     def cells(self) -> list[Cell]:
         """Cells of the table, then those of the study of the ridge.
 
-        They are ordered by repetition, so that the time left can be told early.
+        They are ordered by repetition, so that the remaining time can be estimated.
         """
         study_repeats = max(1, min(self.repeats // 3, _STUDY_REPEATS))
         cells = self._cells(self.repeats, self.protocols, self.methods())
@@ -178,7 +177,7 @@ class Plan:
         for family, method in METHODS.items():
             if not self.quick or (method.can.quick and method.can.regression):
                 ridges = RIDGES if has_ridge(family) else RIDGES[:1]
-                studied += [own(family, setting) for setting in ridges]
+                studied += [package_method(family, setting) for setting in ridges]
         return studied
 
 

@@ -1,4 +1,4 @@
-"""How rows are drawn: as in the paper, unseen anomalies, faults, and in time."""
+"""Protocols that draw rows: seen and unseen anomalies, faults, faults in time."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from manyone.selection.criteria import own_aucs
 LEARN = 1
 NORMAL = 2
 FAULT = 4
-# Numbers of test rows, of whatever protocol.
+# Names of the numbers of test rows in all protocols.
 _TEST_ROWS = ("n_positive", "n_negative", "n_normal", "n_fault", "n_test")
 # Tasks with fewer rows are left out.
 _FEWEST_NORMAL = 5
 _FEWEST_FAULT = 2
-# Share of the time to learn from that a repetition draws.
+# Share of the training time that a repetition draws.
 _DRAWN = 0.75
 
 
 class Scores(TypingProtocol):
-    """What a split needs of a fitted model, ours or a rival."""
+    """A fitted model, of the package or a rival, as a split uses it."""
 
     def score_tasks(self, X: Array) -> Array:
         """Every row against every task, (n, T)."""
@@ -51,14 +51,14 @@ class Split:
     tasks : ndarray of shape (T,)
         The enrolled tasks, sorted.
     test : ndarray of shape (m,)
-        Test rows of all tasks; a row is there once for each task that is judged by it.
+        Test rows, by their position in the data. A row that tests several tasks occurs
+        once for each.
     judged : ndarray of shape (m,)
-        The task that is judged by each of them.
+        The task that each of them tests.
     anomalous : ndarray of bool of shape (m,)
-        Whether it is an anomaly to that task.
+        Whether the row is an anomaly for that task.
     shared : bool
-        Whether several tasks may be judged by one row; models then score it against all
-        tasks.
+        Whether a row may test several tasks. Models then score rows against all tasks.
     """
 
     train: Codes
@@ -71,7 +71,7 @@ class Split:
 
     @property
     def codes(self) -> Codes:
-        """Place in `tasks` of what is judged, (m,)."""
+        """Place in `tasks` of the task that each row tests, (m,)."""
         return np.searchsorted(self.tasks, self.judged)
 
     def scores(self, model: Scores, X: Array) -> Array:
@@ -88,7 +88,7 @@ class Split:
 
 @dataclass(frozen=True)
 class Sizes:
-    """Sizes of a split, whatever it is."""
+    """Base of protocols: sizes of a split."""
 
     def smaller(self, factor: int) -> Self:
         """The same protocol with test rows divided by a factor of 1 or more."""
@@ -209,7 +209,7 @@ class Protocol(Sizes):
 
 @dataclass(frozen=True)
 class OwnRowsProtocol(Sizes, ABC):
-    """Sizes of a split where each task is judged by rows of its own.
+    """Sizes of a split in which each task is tested with its own rows.
 
     Parameters
     ----------
@@ -227,7 +227,7 @@ class OwnRowsProtocol(Sizes, ABC):
 
     @property
     def fewest_to_learn(self) -> int:
-        """Rows that a task needs to learn from; it is left out if it has fewer."""
+        """Training rows that a task needs. Tasks with fewer are left out."""
         return self.n_train
 
     def split(
@@ -317,17 +317,16 @@ class FaultProtocol(OwnRowsProtocol):
 
 @dataclass(frozen=True)
 class TimeProtocol(OwnRowsProtocol):
-    """Rows in time: tasks learn from a stretch, and are tested with all that follows.
+    """Rows in time: tasks learn from a stretch, and are tested with all later rows.
 
-    Rows of a task are in the order of time. Training rows, at most `n_train`, are
-    evenly spaced over a stretch of the time to learn from, and so are test rows over
-    what follows it. A repetition draws the place of the stretch, three quarters of that
-    time.
+    Rows of a task are in the order of time. Each repetition draws a stretch of three
+    quarters of the training time. Training rows, at most `n_train`, are evenly spaced
+    over the stretch, and test rows over the time after it.
     """
 
     @property
     def fewest_to_learn(self) -> int:
-        """Rows that a task needs to learn from; it is left out if it has fewer."""
+        """Training rows that a task needs. Tasks with fewer are left out."""
         return _FEWEST_NORMAL
 
     def draw(
@@ -359,7 +358,7 @@ def _with_roles(
 
 
 def _spaced(rows: Codes, number: int | None) -> Codes:
-    """So many of the rows, or all if they are fewer, evenly spaced."""
+    """At most `number` of the rows, evenly spaced."""
     if number is None or len(rows) <= number:
         return rows
     return rows[np.linspace(0, len(rows) - 1, number).astype(np.intp)]

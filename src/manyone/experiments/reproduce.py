@@ -30,7 +30,7 @@ def reproduce(
     ----------
     plan : Plan
     out : Path
-        Folder; made if it is not there. What it holds of the same plan is used again.
+        Folder, made if missing. Stored cells of the same plan are used again.
     workers : int
         Processes.
     data_home : str or None
@@ -52,7 +52,7 @@ def reproduce(
     Warns
     -----
     UserWarning
-        For each method that failed, with its first error. The others are in the table.
+        For each method that failed, with its first error. The table has the others.
     """
     for name in plan.datasets:
         data.load(name, data_home)
@@ -62,7 +62,7 @@ def reproduce(
     (out / "figures").mkdir(exist_ok=True)
     files = {f"figures/{drawing.name}.png": png for drawing, png in figures}
     files["report.html"] = page(plan, results, figures, command).encode()
-    # Last: where there is a table, all the rest is there too.
+    # Last, so that a folder with a table has everything.
     files["table.csv"] = table_csv(results).encode()
     for name, content in files.items():
         write_atomically(out / name, content)

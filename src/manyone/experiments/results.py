@@ -19,7 +19,7 @@ from manyone.files import csv_text
 
 Key = TypeVar("Key", bound=Hashable)
 
-#: What the anomalies of a protocol are called.
+#: Words for the anomalies of a protocol.
 ANOMALIES = {
     "seen": "seen anomalies",
     "unseen": "unseen anomalies",
@@ -28,7 +28,7 @@ ANOMALIES = {
 }
 #: Level of the paired tests.
 LEVEL = 0.05
-#: Added to the name of a rival in the setting that turned out best on the test rows.
+#: Added to the name of a rival in the setting that is best on the test rows.
 HINDSIGHT = ", best by hindsight"
 
 
@@ -60,7 +60,7 @@ class Row:
 
     @property
     def paper(self) -> float | None:
-        """The paper's figure; it has none for unseen anomalies."""
+        """The paper's AUC, which it prints for seen anomalies only."""
         if self.protocol != "seen":
             return None
         return PAPER_AUC.get(self.dataset, {}).get(self.family)
@@ -105,7 +105,7 @@ class Results:
 
     @property
     def repeated(self) -> bool:
-        """Whether several repetitions give errors and tests a meaning."""
+        """Whether there are several repetitions, as errors and tests need."""
         return any(len(row.aucs) > 1 for row in self.rows)
 
     @property
@@ -144,7 +144,7 @@ class Results:
 def grouped(
     outcomes: Iterable[Outcome], key: Callable[[Outcome], Key]
 ) -> dict[Key, list[Outcome]]:
-    """Outcomes by what they have in common, in the order in which it first occurs."""
+    """Outcomes by a key, in the order in which its values first occur."""
     groups: dict[Key, list[Outcome]] = {}
     for outcome in outcomes:
         groups.setdefault(key(outcome), []).append(outcome)
@@ -160,7 +160,7 @@ def _in_table(cell: Cell) -> bool:
 def paired_p(better: Row, worse: Row) -> float | None:
     """P-value of a paired t test of two methods on the same data.
 
-    None where they share fewer than two splits.
+    None if they share fewer than two splits.
     """
     common = sorted(better.aucs.keys() & worse.aucs.keys())
     if len(common) < 2:

@@ -60,7 +60,7 @@ def run(
     folder = out / "cells"
     folder.mkdir(parents=True, exist_ok=True)
     cells = plan.cells()
-    # Names are fixed here, because the code on disk may change before a worker starts.
+    # Keys hold a hash of the code, which may change before a worker starts.
     paths = {cell: folder / f"{cell.key}.json" for cell in cells}
     outcomes = {}
     for cell, path in paths.items():
@@ -94,7 +94,7 @@ def _compute_and_store(
 
 
 def _stop_without(master: int) -> None:
-    """End a worker whose run was killed: the run that resumes it does the rest."""
+    """End a worker whose run was killed; the next run computes its cells."""
     if master not in (os.getpid(), os.getppid()):
         os._exit(1)
 

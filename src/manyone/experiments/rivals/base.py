@@ -1,4 +1,4 @@
-"""What the experiments need of a rival: scores, and thresholds where it sets them."""
+"""Base classes of rivals, with scores, and of detectors, with thresholds."""
 
 from __future__ import annotations
 
@@ -42,12 +42,10 @@ class Rival(BaseEstimator, metaclass=ABCMeta):
 class Detector(Rival):
     """One detector per task, each with a threshold of its own."""
 
-    # What people's packages give us: their detectors share no type.
-
     offset_: Array
     _rows: list[Array]
     _means: Array
-    _models: list[Any]
+    _models: list[Any]  # of several packages, whose detectors share no type
 
     def _fit(self, X: Array, codes: Codes) -> None:
         self._rows = [X[codes == t] for t in range(len(self.tasks_))]
