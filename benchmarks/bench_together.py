@@ -1,6 +1,7 @@
 """All new rows of a task at once: whether its p-value holds, and which faults it finds.
 
     python benchmarks/bench_together.py [--draws 40] [--seed 0] [--quick]
+        [--methods NAME ...]
 
 Promise: `pvalues_together` of normal rows is at most a in at most a share a of tasks,
 for 5 to 50 rows a task and 1 to 50 new ones, with normal and heavy tails and with ties.
@@ -70,6 +71,7 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=40)
     parser.add_argument("--seed", type=int, default=0, help="of the first draw")
     parser.add_argument("--quick", action="store_true", help="5 draws")
+    parser.add_argument("--methods", nargs="*", choices=list(METHODS))
     arguments = parser.parse_args()
     draws = 5 if arguments.quick else arguments.draws
     seeds = range(arguments.seed, arguments.seed + draws)
@@ -79,7 +81,7 @@ def main() -> None:
     print("".join(f"p <= {100 * a:g} %".rjust(12) for a in LEVELS), end="")
     print(f"{'found at 1 %':>15}{'by one row':>12}")
     broken = []
-    for method in METHODS:
+    for method in arguments.methods or METHODS:
         for kind in ("normal", "t2", "yes/no"):
             for known, new in SIZES:
                 normal, shifted, alone = measure(method, kind, known, new, seeds)
