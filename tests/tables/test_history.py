@@ -248,6 +248,18 @@ def test_a_counter_stays_dropped(tables):
     assert not columns["used"][columns["name"].tolist().index("energy")]
 
 
+def test_a_counter_has_no_part_in_what_of_the_past_is_used(tables):
+    train = tables[0].copy()
+    train["energy"] = 7.0 * train.groupby("pump").cumcount()
+    model = TableModel("pump", time="when", method="default", anomalies="faults")
+    model.fit(train)
+    reasons = model.choice_["reason"][model.choice_["chosen"]]
+    assert not any("energy" in reason for reason in reasons)
+    scores = model.score(tables[1].assign(energy=0.0))["score"]
+    again = model.refit(train).score(tables[1].assign(energy=0.0))["score"]
+    np.testing.assert_allclose(again, scores, rtol=1e-9)
+
+
 @pytest.mark.parametrize("memory", [0.0, 0.8])
 def test_what_of_the_past_is_used_is_chosen_by_faults_in_later_rows(memory):
     rng = np.random.default_rng(0)

@@ -26,7 +26,7 @@ from manyone.tables.choice import (
     with_lines,
 )
 from manyone.tables.columns import Columns
-from manyone.tables.decisions import holds_dates
+from manyone.tables.decisions import decide, holds_dates
 from manyone.tables.encoder import Encoder
 from manyone.tables.forecast import announce_fit
 from manyone.tables.frames import Table, as_table, names_of, read_columns
@@ -67,6 +67,7 @@ def fit_table(settings: TableModel, table: Table) -> Fitted:
     compared = None if span is None else Compared(span)
     training = kept_rows(table, roles, ignored, compared)
     _refuse_lone_rows(training)
+    training = _with_useful_past(training)
     if settings.time is None:
         _note_dates(training.columns | _ignored(settings, table))
     used = PartsChoice(PARTS)
@@ -76,6 +77,7 @@ def fit_table(settings: TableModel, table: Table) -> Fitted:
         if by_season.season:
             compared = Compared(span, by_season.season, by_season.columns)
             training = kept_rows(table, roles, ignored, compared)
+            training = _with_useful_past(training)
         used = choose_parts(training)
         lines = [*used.lines, *by_season.lines]
     linear = _LINEAR[settings.anomalies]
@@ -97,6 +99,17 @@ def fit_table(settings: TableModel, table: Table) -> Fitted:
         model, choice = choose_model(settings, Z, learned.fit_arguments())
     choice = with_lines(lines, choice)
     return guarded(training, learned, encoder, model, choice, Z)
+
+
+def _with_useful_past(training: TrainingTable) -> TrainingTable:
+    """The rows with the past of those columns alone that are used: not of counters."""
+    columns, codes, _ = training.normal()
+    names = [
+        name
+        for name, column in columns.items()
+        if column.past is not None and decide(name, column, codes, 1.0).used
+    ]
+    return training.with_past_of(names)
 
 
 def fit_again(

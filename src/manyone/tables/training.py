@@ -187,16 +187,20 @@ class TrainingTable:
 
     def ended(self, tasks: Labels, names: Sequence[str]) -> TrainingTable:
         """The rows with the past of these tasks and columns, for other tables."""
+        rows = self.with_past_of(names)
+        if rows.past is None or not names:
+            return replace(rows, past=None)
+        return replace(rows, past=rows.past.of_tasks(tasks).ended())
+
+    def with_past_of(self, names: Sequence[str]) -> TrainingTable:
+        """The rows with the past of these columns alone."""
         if self.past is None:
             return self
-        past = None
-        if names:
-            past = self.past.of_tasks(tasks).of_columns(names).ended()
         columns = {
             name: column if name in names else replace(column, past=None, usual=None)
             for name, column in self.columns.items()
         }
-        return replace(self, columns=columns, past=past)
+        return replace(self, columns=columns, past=self.past.of_columns(names))
 
     def without(self, task: Hashable | Sequence[object]) -> TrainingTable:
         """The rows of all other tasks, of which there has to be one."""
