@@ -1,9 +1,9 @@
 """Find the file of a data set, or make it from its original, and read it.
 
-Every data set that is not embedded lives in one *prepared* ``.npz`` file. `fetch` looks
-for it in the data folders. Where it is missing, the *original* archive is taken from
-the same folders or downloaded, then converted and checked. The prepared file is written
-whole or not at all.
+Every data set that is not embedded is one *prepared* ``.npz`` file. `fetch` looks for
+it in the data folders. If it is missing, `fetch` takes the *original* archive from the
+same folders or downloads it, converts and checks it. The prepared file is written whole
+or not at all.
 """
 
 from __future__ import annotations
@@ -263,10 +263,10 @@ def _original(
     import pooch
 
     bar = importlib.util.find_spec("tqdm") is not None
-    known_hash = original.sha256 and f"sha256:{original.sha256}"
+    checksum = original.sha256 and f"sha256:{original.sha256}"
     try:
         path = pooch.retrieve(
-            original.url, known_hash, original.file, scratch, progressbar=bar
+            original.url, checksum, original.file, scratch, progressbar=bar
         )
     except (OSError, ValueError) as error:  # of requests; a checksum that differs
         why = f"Downloading {original.url} failed ({type(error).__name__}: {error})."
@@ -274,7 +274,7 @@ def _original(
     return Path(path)
 
 
-def _require(module: str, what: str) -> None:
+def _require(module: str, doing: str) -> None:
     """Raise an error that says what to install if a module is missing."""
     if importlib.util.find_spec(module) is None:
         packages = {
@@ -285,13 +285,13 @@ def _require(module: str, what: str) -> None:
         }
         package, extra = packages[module]
         raise DatasetNotFoundError(
-            f"{what} the original needs the package {package!r}, not installed here: "
+            f"{doing} the original needs the package {package!r}, not installed here: "
             f"pip install '.[{extra}]' in the checkout of manyone."
         )
 
 
 def _missing(source: Source, folders: list[Path], why: str) -> str:
-    """Message that names the file, the folders and the remedy."""
+    """The message about a missing data set: file, folders, reason and remedy."""
     originals = ", ".join(repr(original.file) for original in source.originals)
     instead = (
         f", or the original ({originals}, from {source.page})," if originals else ""
@@ -305,7 +305,7 @@ def _missing(source: Source, folders: list[Path], why: str) -> str:
 
 
 class Loader(Protocol[Options]):
-    """A function that returns a data set, or its rows and tasks alone."""
+    """Type of a function that returns a data set, or only its rows and tasks."""
 
     @overload
     def __call__(self, *args: Options.args, **options: Options.kwargs) -> Bunch: ...
@@ -327,10 +327,10 @@ def loader(load: Callable[Options, Bunch]) -> Loader[Options]:
         return (everything.data, everything.target) if return_X_y else everything
 
     signature = inspect.signature(load)
-    more = inspect.Parameter(
+    return_X_y = inspect.Parameter(
         "return_X_y", inspect.Parameter.KEYWORD_ONLY, default=False, annotation="bool"
     )
-    parameters = [*signature.parameters.values(), more]
+    parameters = [*signature.parameters.values(), return_X_y]
     vars(loaded)["__signature__"] = signature.replace(parameters=parameters)
     return cast("Loader[Options]", loaded)
 

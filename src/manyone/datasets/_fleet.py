@@ -172,7 +172,7 @@ def make_fleet(
 
 
 class _Machines(NamedTuple):
-    """The law of normal rows: type (T,), level, scale (T, d), loadings (T, d, q)."""
+    """The law of normal rows: type (T,), mean, scale (T, d), loadings (T, d, q)."""
 
     machine_type: Codes
     mean: Array
@@ -187,7 +187,10 @@ class _Machines(NamedTuple):
         return self.scale[:, :, None] * correlation * self.scale[:, None, :]
 
     def read(self, task: Codes, rng: RandomState, other: Mask | None = None) -> Array:
-        """A normal row for each entry of `task`; `other` sensors have other factors."""
+        """Draw a normal row for each entry of `task`.
+
+        Sensors in the mask `other` follow a second, independent draw of the factors.
+        """
 
         def driven() -> Array:
             factors = rng.standard_normal((len(task), self.loadings.shape[2]))
@@ -208,7 +211,7 @@ def _draw_machines(
     relatedness: float,
     rng: RandomState,
 ) -> _Machines:
-    """Machines with d sensors and q factors that share a part (see `make_fleet`)."""
+    """Draw machines with d sensors and q factors, as in the notes of `make_fleet`."""
 
     def mix(common: Array) -> Array:
         size = (len(machine_type), *common.shape[1:])
@@ -254,7 +257,7 @@ def _test_rows(
 def _plan_faults(
     among: tuple[str, ...], n_tasks: int, n_test: int, n_faults: int, rng: RandomState
 ) -> NDArray[np.str_]:
-    """Kind of every test row (T, n_test): `n_faults` random rows of each machine."""
+    """Kinds of test rows (T, n_test), of which `n_faults` a machine are faults."""
     kinds = np.array(among if n_tasks > 1 else OWN)
     plan = np.full((n_tasks, n_test), "none", dtype="U10")
     for t in range(n_tasks):

@@ -26,7 +26,7 @@ from manyone.datasets._cache import (
 SUBSET = Path(__file__).with_name("mnist") / "mnist600.npz"  # see the licence beside it
 
 _PARTS = ("train", "test")
-_FEWEST_FACES = 52
+_FEWEST_FACES = 52  # images of a person, which leaves 12 people
 _CENTRE = (62, 62, 188, 188)  # where the face is in a 250 x 250 image of LFW
 
 
@@ -220,7 +220,7 @@ def _convert_faces(archive: Path) -> Arrays:
     count = Counter(picture.parent.name for picture in pictures)
     names = sorted(name for name, n in count.items() if n >= _FEWEST_FACES)
     faces = {}
-    # Again, because a gzipped tar can only be read forwards.
+    # Open it again, as a gzipped tar can only be read forwards.
     with tarfile.open(archive) as members:
         for member in members:
             picture = Path(member.name)

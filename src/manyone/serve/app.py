@@ -41,7 +41,7 @@ _COUNTED = {
 
 
 class _Service:
-    """A model, and the store of its ``manyone watch``, as requests use them."""
+    """A model and the store of its ``manyone watch``, which requests use."""
 
     def __init__(self, model: TableModel, name: str, state: Path | None) -> None:
         self._counts: Counter[str] = Counter()
@@ -75,13 +75,13 @@ class _Service:
         )
         return scores
 
-    def _count(self, **more: float) -> None:
-        """Count a request, and what else there is to count of it."""
+    def _count(self, **counts: float) -> None:
+        """Count a request, and further numbers about it."""
         with self._lock:
-            self._counts.update({"requests_total": 1, **more})
+            self._counts.update({"requests_total": 1, **counts})
 
     def _past(self) -> TablePast | None:
-        """What the rows of the store have ended with, where the model asks for it."""
+        """Last rows of the store, as the past of the rows of a request, if needed."""
         if self._state is None or self._model.training_.past is None:
             return None
         if not self._state.exists():  # before the first rows that watch has seen
@@ -97,7 +97,7 @@ class _Service:
             return incidents_of(store, most=most)
 
     def health(self) -> dict[str, object]:
-        """What is served."""
+        """State of the service, and facts about its model."""
         return {
             "status": "ok",
             "manyone": __version__,
@@ -173,7 +173,7 @@ def make_app(model: TableModel, name: str = "", state: Path | None = None) -> Fa
 
 
 def _refuse_other_options(request: Request, options: Sequence[str]) -> None:
-    """An option that is not known would be asked for in vain."""
+    """Refuse options that do not exist."""
     for name in request.query_params:
         if name not in options:
             raise RequestError(
@@ -184,7 +184,7 @@ def _refuse_other_options(request: Request, options: Sequence[str]) -> None:
 
 
 async def _limited_body(request: Request) -> bytes:
-    """The body, as long as it is not too long."""
+    """Read the body, unless it is too long."""
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
@@ -198,7 +198,7 @@ async def _limited_body(request: Request) -> bytes:
 
 
 def _answer_errors(app: FastAPI) -> None:
-    """Every error is an object with one sentence."""
+    """Answer every error by an object with one sentence."""
 
     def sentence(status: int, text: str) -> JSONResponse:
         return JSONResponse({"error": " ".join(text.split())}, status)

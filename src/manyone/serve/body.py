@@ -1,4 +1,4 @@
-"""Rows out of the body of a request, JSON or CSV; what is wrong is one sentence."""
+"""Rows from the body of a request, JSON or CSV. An error is one sentence."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from manyone.tables.inputs import (
     table_of_records,
 )
 
-#: Bytes of a body, and rows, that are taken at most.
+#: Most bytes of a body, and most rows.
 MOST_BYTES = 16 * 2**20
 MOST_ROWS = 100_000
-# Bytes of the first line of CSV, which names the columns.
+# Most bytes of the first line of CSV, which names the columns.
 _LONGEST_HEADER = 2**20
 _GZIP = b"\x1f\x8b"
 _PARQUET = b"PAR1"
 _ZIP = b"PK\x03\x04"
-# What whole numbers of a column can be.
-_WHOLE = range(-(2**63), 2**63)
+# Whole numbers that a column can hold.
+_INT64 = range(-(2**63), 2**63)
 
 
 class RequestError(Exception):
@@ -44,7 +44,7 @@ class RequestError(Exception):
 
 
 def rows_of_body(model: TableModel, body: bytes, content_type: str) -> pl.DataFrame:
-    """The rows that somebody has sent.
+    """Read the rows of a request.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def rows_of_body(model: TableModel, body: bytes, content_type: str) -> pl.DataFr
     Raises
     ------
     RequestError
-        If they are no rows, or too many.
+        If the body holds no rows, or too many.
     """
     kind = content_type.partition(";")[0].strip().lower() or "application/json"
     if kind in ("text/csv", "text/plain"):
@@ -97,7 +97,7 @@ def _rows_of_csv(model: TableModel, body: bytes) -> pl.DataFrame:
 
 def _rows_of_json(model: TableModel, body: bytes) -> pl.DataFrame:
     try:
-        content = json.loads(body, parse_int=_whole)
+        content = json.loads(body, parse_int=_integer)
     except (ValueError, RecursionError) as error:
         why = " ".join(str(error).split())
         raise RequestError(400, f"The body is not JSON: {why}.") from error
@@ -116,8 +116,8 @@ def _rows_of_json(model: TableModel, body: bytes) -> pl.DataFrame:
         raise RequestError(422, str(error)) from error
 
 
-def _whole(digits: str) -> float:
-    """A whole number of JSON, which may be longer than a column can hold."""
-    if len(digits) <= len(str(_WHOLE.start)) and int(digits) in _WHOLE:
+def _integer(digits: str) -> float:
+    """A whole number of JSON, as a float if it is too large for a column."""
+    if len(digits) <= len(str(_INT64.start)) and int(digits) in _INT64:
         return int(digits)
     return float(digits)
