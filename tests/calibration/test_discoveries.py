@@ -5,7 +5,7 @@ import pytest
 
 from manyone import IndependentOCKSR
 from manyone.calibration.discoveries import (
-    Known,
+    ReferenceScores,
     batch_pvalues,
     benjamini_hochberg,
     smallest_fdr,
@@ -15,20 +15,20 @@ from manyone.models.scale import Scale
 pytestmark = pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
 
 
-def by_hand(known, scores, codes):
+def by_hand(reference, scores, codes):
     """The formula of the module, row by row."""
     m = len(scores)
     p = []
     for score, task in zip(scores, codes, strict=True):
         total = 0.0
-        for other in range(known.n_tasks):
-            own = known.codes == other
-            lower = known.values[own] <= score / known.scale.unit[task]
-            below = known.weight[own][lower].sum()
-            count = known.weight[own].sum()
+        for other in range(reference.n_tasks):
+            own = reference.codes == other
+            lower = reference.values[own] <= score / reference.scale.unit[task]
+            below = reference.weight[own][lower].sum()
+            count = reference.weight[own].sum()
             rows = np.sum(codes == other)
             if other == task:
-                below = known.weight[own][known.scores[own] <= score].sum()
+                below = reference.weight[own][reference.scores[own] <= score].sum()
                 total += rows * (1 + below) / (1 + count)
             elif count > 0:
                 total += rows * below / count
@@ -40,7 +40,7 @@ def test_pvalues_are_the_share_of_the_batch_that_scores_as_low():
     rng = np.random.default_rng(0)
     sizes = [5, 1, 0, 12]
     codes = np.repeat(np.arange(4), sizes)
-    known = Known(
+    reference = ReferenceScores(
         np.round(rng.normal(size=18), 1),
         np.round(rng.normal(size=18), 1),
         rng.integers(1, 4, 18).astype(float),
@@ -48,9 +48,9 @@ def test_pvalues_are_the_share_of_the_batch_that_scores_as_low():
         Scale(np.ones(4), np.zeros(4), np.array([1.0, 2.0, 1.0, 0.5])),
     )
     claims = rng.choice([0, 1, 2, 3, 3], 30)
-    scores = np.round(rng.normal(size=30), 1) * known.scale.unit[claims]
-    p = batch_pvalues(known, scores, claims)
-    np.testing.assert_allclose(p, by_hand(known, scores, claims), atol=1e-12)
+    scores = np.round(rng.normal(size=30), 1) * reference.scale.unit[claims]
+    p = batch_pvalues(reference, scores, claims)
+    np.testing.assert_allclose(p, by_hand(reference, scores, claims), atol=1e-12)
 
 
 def test_a_batch_of_one_task_has_its_own_ranks():
@@ -58,8 +58,8 @@ def test_a_batch_of_one_task_has_its_own_ranks():
     task = np.repeat([0, 1, 2], [20, 7, 300])
     model = IndependentOCKSR().fit(rng.normal(size=(327, 3)), task=task)
     scores = model.score_samples(rng.normal(size=(9, 3)), task=[1] * 9)
-    known = Known.of(model.calibration_)
-    p = batch_pvalues(known, scores, np.ones(9, dtype=int))
+    reference = ReferenceScores.of(model.calibration_)
+    p = batch_pvalues(reference, scores, np.ones(9, dtype=int))
     own = model.calibration_.scores[model.calibration_.codes == 1]
     ranks = (1 + (own[:, None] <= scores).sum(axis=0)) / 8
     np.testing.assert_allclose(p, ranks)

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from manyone.calibration import Calibration
-from manyone.calibration.tails import Tails, kept_scores, rounded_down
+from manyone.calibration.tails import Tails, exact_scores, rounded_down
 
 RNG = np.random.default_rng(0)
 N = 5000
@@ -56,5 +56,5 @@ def test_rounding_goes_down_by_little():
 
 
 def test_more_tasks_keep_fewer_each():
-    assert kept_scores(1) == 2**16
-    assert kept_scores(10_000) == 512
+    assert exact_scores(1) == 2**16
+    assert exact_scores(10_000) == 512

@@ -29,7 +29,7 @@ from manyone.messages import warn_user
 from manyone.models.scale import Scale
 
 
-class Known(NamedTuple):
+class ReferenceScores(NamedTuple):
     """Calibration scores of tasks that have proper ones.
 
     Attributes
@@ -49,7 +49,7 @@ class Known(NamedTuple):
     scale: Scale
 
     @classmethod
-    def of(cls, calibration: Calibration) -> Known:
+    def of(cls, calibration: Calibration) -> ReferenceScores:
         """The scores of a calibration, without tasks of a single row."""
         codes = calibration.codes
         lends = calibration.lends[codes]
@@ -62,9 +62,9 @@ class Known(NamedTuple):
         scale = replace(calibration.scale, unit=calibration.scale.unit * size)
         return cls(scores, values / size, weight, codes, scale)
 
-    def joined(self, other: Known) -> Known:
+    def joined(self, other: ReferenceScores) -> ReferenceScores:
         """These tasks, then those of another calibration."""
-        return Known(
+        return ReferenceScores(
             np.append(self.scores, other.scores),
             np.append(self.values, other.values),
             np.append(self.weight, other.weight),
@@ -84,12 +84,12 @@ class Known(NamedTuple):
         return counts.astype(np.float64)
 
 
-def batch_pvalues(known: Known, scores: Array, codes: Codes) -> Array:
+def batch_pvalues(reference: ReferenceScores, scores: Array, codes: Codes) -> Array:
     """P-value of each row of a batch, see the module.
 
     Parameters
     ----------
-    known : Known
+    reference : ReferenceScores
     scores, codes : ndarray of shape (m,)
         Scores and numbers of tasks.
 
@@ -98,17 +98,17 @@ def batch_pvalues(known: Known, scores: Array, codes: Codes) -> Array:
     ndarray of shape (m,)
         Of a row of task t at least ``m_t / (m (n_t + 1))``.
     """
-    counts = known.counts
+    counts = reference.counts
     rows = np.bincount(codes, minlength=len(counts)).astype(np.float64)
-    values = known.scale.of(scores, codes)
-    own_mass = _mass_up_to(known.scores, known, scores, codes)
+    values = reference.scale.of(scores, codes)
+    own_mass = _mass_up_to(reference.scores, reference, scores, codes)
     own_share = (1.0 + own_mass) / (1.0 + counts[codes])
-    weight = known.weight / np.maximum(counts[known.codes], known.weight)
-    ascending = np.argsort(known.values, kind="stable")
-    lent = np.cumsum((rows[known.codes] * weight)[ascending])
-    place = np.searchsorted(known.values[ascending], values, side="right")
+    weight = reference.weight / np.maximum(counts[reference.codes], reference.weight)
+    ascending = np.argsort(reference.values, kind="stable")
+    lent = np.cumsum((rows[reference.codes] * weight)[ascending])
+    place = np.searchsorted(reference.values[ascending], values, side="right")
     by_all = np.append(0.0, lent)[place]
-    by_own = _mass_up_to(known.values, known, values, codes)
+    by_own = _mass_up_to(reference.values, reference, values, codes)
     by_own *= rows[codes] / np.maximum(counts[codes], np.finfo(float).tiny)
     others_mass = np.maximum(by_all - by_own, 0.0)
     p = (rows[codes] * own_share + others_mass) / len(codes)
@@ -116,13 +116,15 @@ def batch_pvalues(known: Known, scores: Array, codes: Codes) -> Array:
     return np.asarray(np.round(np.minimum(p, 1.0), 13), dtype=np.float64)
 
 
-def _mass_up_to(values: Array, known: Known, new: Array, codes: Codes) -> Array:
+def _mass_up_to(
+    values: Array, reference: ReferenceScores, new: Array, codes: Codes
+) -> Array:
     """Weight (m,) of values that do not exceed each new one, in the task of that."""
-    order = np.lexsort((values, known.codes))
-    starts = np.searchsorted(known.codes[order], np.arange(known.n_tasks + 1))
-    ascending = by_task(known.codes[order], values[order])
+    order = np.lexsort((values, reference.codes))
+    starts = np.searchsorted(reference.codes[order], np.arange(reference.n_tasks + 1))
+    ascending = by_task(reference.codes[order], values[order])
     below = np.searchsorted(ascending, by_task(codes, new), side="right")
-    mass = np.append(0.0, np.cumsum(known.weight[order]))
+    mass = np.append(0.0, np.cumsum(reference.weight[order]))
     return np.asarray(mass[below] - mass[starts[codes]])
 
 
@@ -147,7 +149,9 @@ def check_fdr(fdr: float) -> None:
         raise ValueError(f"fdr must lie between 0 and 1; got {fdr!r}.")
 
 
-def select_rows(known: Known, scores: Array, codes: Codes, fdr: float) -> Mask:
+def select_rows(
+    reference: ReferenceScores, scores: Array, codes: Codes, fdr: float
+) -> Mask:
     """Rows of a batch that are called abnormal, shape (m,).
 
     Warns where none can be because calibration rows are too few.
@@ -155,10 +159,10 @@ def select_rows(known: Known, scores: Array, codes: Codes, fdr: float) -> Mask:
     check_fdr(fdr)
     if len(codes) == 0:
         return np.zeros(0, dtype=bool)
-    p = batch_pvalues(known, scores, codes)
+    p = batch_pvalues(reference, scores, codes)
     chosen = benjamini_hochberg(p, fdr)
-    rows = np.bincount(codes, minlength=known.n_tasks)[codes]
-    floor = float(np.min(rows / (len(codes) * (known.counts[codes] + 1.0))))
+    rows = np.bincount(codes, minlength=reference.n_tasks)[codes]
+    floor = float(np.min(rows / (len(codes) * (reference.counts[codes] + 1.0))))
     needed = int(np.ceil(len(codes) * floor / fdr - 1e-9))
     if not chosen.any() and needed > 1:
         warn_user(

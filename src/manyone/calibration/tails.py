@@ -34,7 +34,7 @@ class Tails:
         Task of each.
     rounded : ndarray of bool of shape (k,)
         Which scores stand for scores of up to a hundredth more.
-    kept : int
+    n_exact : int
         Number of scores of a task that are exact.
     seen : ndarray of shape (k,)
         Scores under the model of all rows, infinite where unknown: see
@@ -47,7 +47,7 @@ class Tails:
     weight: Array
     codes: Codes
     rounded: Mask
-    kept: int
+    n_exact: int
     seen: Array
     responses: Array
 
@@ -57,7 +57,7 @@ class Tails:
         scores: Array,
         codes: Codes,
         weight: Array,
-        kept: int,
+        n_exact: int,
         seen: Array | None = None,
         responses: Array | None = None,
     ) -> Tails:
@@ -67,7 +67,7 @@ class Tails:
         if responses is None:
             responses = np.full((len(scores), 2), np.nan)
         exact = np.zeros(len(scores), dtype=bool)
-        return cls(scores, weight, codes, exact, kept, seen, responses)._sorted()
+        return cls(scores, weight, codes, exact, n_exact, seen, responses)._sorted()
 
     @classmethod
     def known(
@@ -90,7 +90,7 @@ class Tails:
             scores[has_score],
             rows.codes[has_score],
             weight[has_score],
-            kept_scores(n_tasks),
+            exact_scores(n_tasks),
             None if seen is None else seen[has_score],
             None if responses is None else responses[has_score],
         )
@@ -103,7 +103,7 @@ class Tails:
             np.concatenate([tails.weight for tails in parts]),
             np.concatenate([tails.codes for tails in parts]),
             np.concatenate([tails.rounded for tails in parts]),
-            self.kept,
+            self.n_exact,
             np.concatenate([tails.seen for tails in parts]),
             np.concatenate([tails.responses for tails in parts]),
         )._sorted()
@@ -117,7 +117,7 @@ class Tails:
         first = np.flatnonzero(np.diff(tails.codes, prepend=-1))
         sizes = np.diff(np.append(first, len(tails.codes)))
         rank: Codes = before - np.repeat(before[first], sizes)
-        above = exact & (rank >= self.kept)
+        above = exact & (rank >= self.n_exact)
         if not above.any():
             return tails
         scores = np.where(above, rounded_down(tails.scores), tails.scores)
@@ -126,7 +126,7 @@ class Tails:
         seen = np.where(above, np.inf, tails.seen)
         responses = np.where(above[:, None], np.nan, tails.responses)
         return Tails(
-            scores, tails.weight, tails.codes, rounded, self.kept, seen, responses
+            scores, tails.weight, tails.codes, rounded, self.n_exact, seen, responses
         )._counted()
 
     def _counted(self) -> Tails:
@@ -149,7 +149,7 @@ class Tails:
         scores = scores[starts]
         codes = codes[starts]
         rounded = rounded[starts]
-        return Tails(scores, weight, codes, rounded, self.kept, seen, responses)
+        return Tails(scores, weight, codes, rounded, self.n_exact, seen, responses)
 
     def calibration(
         self, n_tasks: int, source: str, far: Array | None = None
@@ -172,7 +172,7 @@ class Tails:
         )
 
 
-def kept_scores(n_tasks: int) -> int:
+def exact_scores(n_tasks: int) -> int:
     """Number of exact scores of each task: about a million of all tasks."""
     return int(np.clip(2**20 // n_tasks, 512, _MOST))
 

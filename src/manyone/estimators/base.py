@@ -387,14 +387,14 @@ class MultiTaskOneClass(OneClassEstimator):
             return solve()
         if self.can.folds and rows.n_tasks > 1:
             # There is no closed form: the model of all rows is fitted beside the folds.
-            gram = replace(gram, given=gram.matrix())
+            gram = replace(gram, computed=gram.matrix())
             solve = partial(self._solve, gram, rows, left_out=True)
             return self._judged_by_matrix(solve, gram, rows)
         solution = solve()
         leaves_groups = solution.left_out_source == "leave-group-out"
         if solution.left_out is not None and (rows.group is None or leaves_groups):
             return solution
-        if self.can.folds or gram.given is not None:
+        if self.can.folds or gram.computed is not None:
             return self._judged_by_matrix(lambda: solution, gram, rows)
         return self._judged_by_folds(solution, rows)
 
@@ -438,7 +438,7 @@ class MultiTaskOneClass(OneClassEstimator):
         Refits take rows by their number: no kernel value is computed again.
         """
         numbered = gram.by_number()
-        K = numbered.given
+        K = numbered.computed
         assert K is not None
         alone = replace(rows, group=None)
 

@@ -20,7 +20,7 @@ from manyone.calibration.conformal import (
     exact_pvalue_together,
     ridge_pvalues,
 )
-from manyone.calibration.discoveries import Known, select_rows
+from manyone.calibration.discoveries import ReferenceScores, select_rows
 from manyone.calibration.thresholds import LIMIT_RATIO, Calibration, Thresholds
 from manyone.calibration.together import left_out_pvalues
 from manyone.capabilities import Capabilities
@@ -252,7 +252,7 @@ class Scoring:
         """
         self._check_calibrated()
         scores, codes, _ = self._claims(X, task, None)
-        return select_rows(Known.of(self.calibration_), scores, codes, fdr)
+        return select_rows(ReferenceScores.of(self.calibration_), scores, codes, fdr)
 
     @by_blocks
     def score_tasks(self, X: object) -> Array:

@@ -234,7 +234,7 @@ def _task_kernel(gram: Gram, members: Codes) -> Any:
     if (
         len(members) >= _MANY
         and task_gram.points.kernel.fading
-        and task_gram.given is None
+        and task_gram.computed is None
     ):
         X = task_gram.points.X
         return CachedRows(

@@ -175,7 +175,7 @@ class TwoLayerModel(LandmarkOneClass):
             in_metric = behind_metric(solution, plan.metric)
             scores = self._scores_by_folds(in_metric, rows, guard)
             by_folds = scores[drawn], rows.codes[drawn], rows.weight[drawn]
-            tails = tails.merged(Tails.of(*by_folds, tails.kept))
+            tails = tails.merged(Tails.of(*by_folds, tails.n_exact))
         return solution, tails
 
     def _two_layers(

@@ -73,7 +73,7 @@ def independent_score_grid(gram: Gram, rows: TrainingRows, alphas: Array) -> Arr
     for scores, alpha in zip(table, alphas, strict=True):
         solution = independent_solution(numbered, rows, float(alpha))
         assert solution.left_out is not None
-        scores[:] = solution.scorer.all(numbered.given)
+        scores[:] = solution.scorer.all(numbered.computed)
         # The only group of a task cannot leave: its rows are not judged.
         scores[normal, rows.codes[normal]] = np.nan_to_num(
             solution.left_out[normal], nan=0.0

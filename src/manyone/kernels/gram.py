@@ -220,12 +220,12 @@ class Gram:
     ----------
     points : Points
         The rows, and how new ones are compared with them.
-    given : ndarray of shape (n, n) or None
+    computed : ndarray of shape (n, n) or None
         The kernel matrix where it is at hand: precomputed, or shared by folds.
     """
 
     points: Points
-    given: Array | None = None
+    computed: Array | None = None
 
     @classmethod
     def of(
@@ -264,9 +264,9 @@ class Gram:
 
     def matrix(self) -> Array:
         """Kernel matrix (n, n), in Fortran order; the caller may overwrite it."""
-        if self.given is None:
+        if self.computed is None:
             return self.points.kernel.gram(self.points.X)
-        return self.given.copy(order="F")
+        return self.computed.copy(order="F")
 
     def finite_matrix(self) -> Array:
         """`matrix`, refused where it is not finite."""
@@ -293,24 +293,24 @@ class Gram:
 
     def diagonal(self) -> Array:
         """Self-similarity of every row, shape (n,)."""
-        if self.given is None:
+        if self.computed is None:
             return self.points.kernel.diagonal(self.points.X)
-        return np.diagonal(self.given).copy()
+        return np.diagonal(self.computed).copy()
 
     def by_number(self) -> Gram:
         """The same for new rows that are lines of the matrix, which is computed once."""
-        matrix = self.matrix() if self.given is None else self.given
+        matrix = self.matrix() if self.computed is None else self.computed
         return Gram(replace(self.points, columns=np.arange(len(matrix))), matrix)
 
     def take(self, rows: Codes) -> Gram:
         """A selection of the rows."""
-        matrix = None if self.given is None else self.given[np.ix_(rows, rows)]
+        matrix = None if self.computed is None else self.computed[np.ix_(rows, rows)]
         return Gram(self.points.take(rows), matrix)
 
     def stacked(self, index: Codes) -> Array:
         """Kernel matrices (g, n, n) of the rows in each line of `index` (g, n)."""
-        if self.given is not None:
-            return self.given[index[:, :, None], index[:, None, :]]
+        if self.computed is not None:
+            return self.computed[index[:, :, None], index[:, None, :]]
         kernel = self.points.kernel
         X = self.points.X
         if sparse.issparse(X):

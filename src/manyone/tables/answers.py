@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from manyone._types import Array, Codes, Labels, Mask
-from manyone.calibration.discoveries import Known, check_fdr, select_rows
+from manyone.calibration.discoveries import ReferenceScores, check_fdr, select_rows
 from manyone.data.rows import MISSING
 from manyone.messages import plural, warn_user
 from manyone.progress import counted
@@ -127,8 +127,8 @@ def _judged(
         p_value[~is_known], alarm[~is_known] = judged
     if fdr is not None:
         # Rows of unknown tasks are one more task, compared with tasks left out.
-        tasks = Known.of(estimator.calibration_)
-        unknown = Known.of(model.unknown_.calibration)
+        tasks = ReferenceScores.of(estimator.calibration_)
+        unknown = ReferenceScores.of(model.unknown_.calibration)
         claimed = np.where(is_known, codes, tasks.n_tasks)
         alarm = select_rows(tasks.joined(unknown), score, claimed, fdr)
     pooled = np.append(estimator.calibration_.borrows(rate), False)
