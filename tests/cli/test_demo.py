@@ -36,6 +36,17 @@ def test_a_disk_that_is_full_leaves_no_half_of_a_table(tmp_path, capsys, monkeyp
     )
 
 
+@pytest.mark.parametrize("name", ["inbox/mine.csv", "fleet.state", "today.csv"])
+def test_files_of_others_are_not_replaced(tmp_path, capsys, name):
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("mine")
+    assert main(["demo", "--out", str(tmp_path)]) == 2
+    assert name.partition("/")[0] in capsys.readouterr().err
+    assert path.read_text() == "mine"
+    assert [each for each in tmp_path.rglob("*") if each.is_file()] == [path]
+
+
 @pytest.mark.slow
 def test_demo_ends_with_alarms_and_a_page(tmp_path, capsys):
     assert main(["demo", "--out", str(tmp_path / "new" / "demo")]) == 0

@@ -20,7 +20,7 @@ import polars as pl
 import typer
 
 from manyone._types import Array, Codes
-from manyone.cli.common import check_folder
+from manyone.cli.common import InputError, check_folder
 from manyone.cli.fit import fit
 from manyone.cli.run import run
 from manyone.cli.score import evaluate, report, score
@@ -46,6 +46,11 @@ _BROKEN = {  # machines, from the middle of today on
     9: ("flow", "speed"),
 }
 
+# Files and a folder that the demo writes anew.
+_REPLACED = (
+    *("events.csv", "today.csv", "fleet.manyone", "fleet.state", "fleet.toml"),
+    *("scores.csv", "page.html", "week.html", "inbox"),
+)
 _CONFIG = """\
 [data]
 model = "fleet.manyone"
@@ -71,6 +76,8 @@ def demo(
     are scored, a page shows the alarms, and the same readings are watched as they come.
     """
     check_folder("--out", out)
+    config = out / "fleet.toml"
+    _refuse_other_files(out, config)
     out.mkdir(parents=True, exist_ok=True)
     events = out / "events.csv"
     today = out / "today.csv"
@@ -80,6 +87,7 @@ def demo(
     for table, path in zip(example_tables(), (events, today), strict=True):
         with table_writer(path) as add:
             add(table)
+    config.write_text(_CONFIG, encoding="utf-8")
     typer.echo(
         f"Readings of {_MACHINES} machines: {events}, and {_TODAY} more of each: "
         f"{today}\n"
@@ -92,17 +100,27 @@ def demo(
     evaluate(model, "fault", today)
     _say("report", model, today, "--out", page)
     report(model, today, page)
-    _run_week(out, today)
+    _run_week(out, today, config)
 
 
-def _run_week(out: Path, today: Path) -> None:
+def _refuse_other_files(out: Path, config: Path) -> None:
+    """Refuse a folder with files of the same names that no demo has written."""
+    if config.exists() and config.read_text("utf-8", "replace") == _CONFIG:
+        return
+    for name in _REPLACED:
+        if (out / name).exists():
+            raise InputError(
+                f"--out {out}: the demo would replace {name}, which is there already. "
+                "Name another folder."
+            )
+
+
+def _run_week(out: Path, today: Path, config: Path) -> None:
     """Watch the same readings day by day, as a scheduler would."""
     inbox = out / "inbox"
     inbox.mkdir(exist_ok=True)
     for name in ("fleet.state", "fleet.state-wal", "fleet.state-shm"):
         (out / name).unlink(missing_ok=True)
-    config = out / "fleet.toml"
-    config.write_text(_CONFIG, encoding="utf-8")
     readings = pl.read_csv(today).drop("fault")
     typer.echo(f"\nThe same readings as they come, day by day, by {config}:")
     for path in inbox.glob("*.csv"):
