@@ -22,9 +22,6 @@ from manyone.data.labels import (
 )
 from manyone.data.rows import MISSING, CodedRows, check_rows
 
-# Floats of a block of kernel values: enough for BLAS, few beside an m x m matrix.
-_FLOATS = 2**21
-
 
 @dataclass(frozen=True, eq=False)
 class Block:
@@ -161,7 +158,8 @@ def claims_of(block: Block, counted: bool) -> dict[str, object]:
 
 def kernel_blocks(n_rows: int, n_columns: int) -> Iterator[slice]:
     """Slices of rows whose kernel values against `n_columns` points fit in a block."""
-    step = int(np.clip(_FLOATS // max(n_columns, 1), 256, 16384))
+    # 16 MB of values: enough for BLAS, and little beside an m x m matrix.
+    step = int(np.clip(2**21 // max(n_columns, 1), 256, 16384))
     for start in range(0, n_rows, step):
         yield slice(start, min(start + step, n_rows))
 

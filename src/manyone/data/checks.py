@@ -14,12 +14,7 @@ from manyone.capabilities import methods_that
 from manyone.messages import shortlist, warn_user
 
 if TYPE_CHECKING:
-    from manyone.data.rows import TrainingRows
-
-# Thresholds suffer where a larger share of rows has a copy.
-_MANY_COPIES = 0.1
-# Copies are no chance if a column has different values for more of the distinct rows.
-_DIFFERENT = 0.8
+    pass
 
 
 def no_metric(metric: str) -> str:
@@ -223,14 +218,6 @@ def symmetric_part(K: Any) -> Array:
     return np.asarray(K + K.T) / 2
 
 
-def refuse_landmarks(rows: TrainingRows, number: int) -> None:
-    """Raise if landmarks are to be chosen from a kernel matrix."""
-    if rows.columns is not None:
-        raise ValueError(
-            f'kernel="precomputed" has no landmarks={number}: use landmarks=None.'
-        )
-
-
 def warn_of_dominating_column(model: object, column: int) -> None:
     """Warn that one column alone decides how far rows are apart."""
     names = getattr(model, "feature_names_in_", None)
@@ -259,9 +246,10 @@ def warn_of_copies(X: Rows, counts: Array) -> None:
     """
     copies = counts.sum(where=counts > 1.0)
     total = counts.sum()
-    if copies <= _MANY_COPIES * total or sparse.issparse(X):
+    # From a tenth of the rows on, copies make thresholds much too tight.
+    if copies <= 0.1 * total or sparse.issparse(X):
         return
-    if any(len(np.unique(column)) > _DIFFERENT * len(counts) for column in X.T):
+    if any(len(np.unique(column)) > 0.8 * len(counts) for column in X.T):
         warn_user(
             f"{copies:.9g} of {total:.9g} rows have a copy in their task. While one is "
             "left out the other stays, so thresholds are too tight: more new rows may "

@@ -15,11 +15,6 @@ if TYPE_CHECKING:
 
 #: Code of a row whose task is missing (allowed for known outliers only).
 MISSING = -1
-# Fewest blocks of a task that are judged by earlier ones: with fewer, a block has too
-# few rows before it.
-_ENOUGH_BLOCKS = 5
-# Share of the blocks of such a task that are not judged, for the same reason.
-_UNJUDGED = 0.4
 
 
 @dataclass(frozen=True, eq=False)
@@ -281,7 +276,8 @@ def leaving_rows(rows: TrainingRows) -> LeavingRows:
 
 def first_judged(blocks: int | Codes) -> Codes:
     """Number of the first block that earlier blocks are enough to judge."""
-    return np.maximum(1, _UNJUDGED * np.asarray(blocks)).astype(np.intp)
+    # Two of five blocks have too few rows before them.
+    return np.maximum(1, 0.4 * np.asarray(blocks)).astype(np.intp)
 
 
 def looks_ahead(rows: TrainingRows) -> NDArray[np.bool_]:
@@ -291,5 +287,6 @@ def looks_ahead(rows: TrainingRows) -> NDArray[np.bool_]:
     pairs = np.unique(np.column_stack([rows.codes[normal], rows.group[normal]]), axis=0)
     blocks = np.bincount(pairs[:, 0], minlength=rows.n_tasks)
     weight = np.bincount(rows.codes[normal], rows.weight[normal], rows.n_tasks)
-    enough: NDArray[np.bool_] = (blocks >= _ENOUGH_BLOCKS) & (weight >= rows.forward)
+    # With fewer than five blocks, each has too few rows before it.
+    enough: NDArray[np.bool_] = (blocks >= 5) & (weight >= rows.forward)
     return enough & bool(rows.forward)

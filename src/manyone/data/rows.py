@@ -24,9 +24,6 @@ from manyone.data.labels import (
     split_columns,
 )
 
-# Larger blocks do not fit into the cache, and gain nothing.
-_BLOCK_BYTES = 8 * 2**20
-
 
 @dataclass(frozen=True, eq=False)
 class CodedRows:
@@ -78,7 +75,7 @@ class TrainingRows(CodedRows):
         out together. None: every row is left out by itself.
     forward : bool or int
         Whether groups are blocks in the order of time, each judged by earlier blocks of
-        its task. A number: only in tasks with at least so many normal rows.
+        its task. A number: only in tasks with at least that many normal rows.
     moment : ndarray of shape (n,) or None
         Place of each row in the order of time, among the rows of its task. None: the
         order is not known.
@@ -93,7 +90,7 @@ class TrainingRows(CodedRows):
 
     @classmethod
     def none(cls, n_tasks: int) -> TrainingRows:
-        """No rows of so many tasks: models fitted by passes hold none."""
+        """No rows, of `n_tasks` tasks: models fitted by passes hold none."""
         codes = np.zeros(0, dtype=np.intp)
         outlier = np.zeros(0, dtype=bool)
         return cls(np.empty((0, 0)), codes, outlier, np.zeros(0), codes, n_tasks)
@@ -325,8 +322,9 @@ def number_of(X: object) -> int:
 
 def row_blocks(n_rows: int, floats_per_row: int) -> Iterator[slice]:
     """Slices over `n_rows` rows, whose temporaries fit into ``working_memory``."""
-    budget = min(sklearn.get_config()["working_memory"] * 2**20, _BLOCK_BYTES)
-    step = max(1, int(budget // (8 * max(1, floats_per_row))))
+    # Blocks of more than 8 MB do not fit into the cache, and gain nothing.
+    megabytes = min(sklearn.get_config()["working_memory"], 8)
+    step = max(1, int(megabytes * 2**20 // (8 * max(1, floats_per_row))))
     for start in range(0, n_rows, step):
         yield slice(start, min(start + step, n_rows))
 

@@ -98,16 +98,12 @@ class Sample:
         chosen = np.flatnonzero(
             self.outlier | (reached <= 0.25 * self.totals[self.stratum, 0])
         )
-        return self.take(chosen)
-
-    def take(self, rows: Codes) -> Sample:
-        """The sampled rows of these numbers."""
         return replace(
             self,
-            X=self.X[rows],
-            stratum=self.stratum[rows],
-            hashes=self.hashes[rows],
-            weight=self.weight[rows],
+            X=self.X[chosen],
+            stratum=self.stratum[chosen],
+            hashes=self.hashes[chosen],
+            weight=self.weight[chosen],
         )
 
     def rows(self, *, own_weight: bool = False) -> TrainingRows:
@@ -244,8 +240,15 @@ class TakeSample:
             possible = (self.size - below) // np.arange(len(ascending), 0, -1)
             quota = max(1, int(possible[np.argmax(possible < ascending)]))
         chosen = np.flatnonzero(rank < quota)
-        drawn = sample.take(order[starts[chosen]])
-        return replace(drawn, weight=weight[chosen], quota=quota)
+        place = order[starts[chosen]]
+        return replace(
+            sample,
+            X=sample.X[place],
+            stratum=stratum[chosen],
+            hashes=sample.hashes[place],
+            weight=weight[chosen],
+            quota=quota,
+        )
 
 
 def lowest_hashes(rows: TrainingRows, quota: int) -> TrainingRows:

@@ -45,7 +45,7 @@ from manyone.metric.shrinkage import (
 from manyone.models.guards import unguarded
 from manyone.models.nearness import with_nearness
 from manyone.models.scorers import InMetric, behind_metric
-from manyone.models.solution import Solution
+from manyone.models.solution import Judge, Solution
 from manyone.routing import RoutingState
 
 # Folds for thresholds where there is no closed form and the method names no number.
@@ -318,6 +318,11 @@ class MultiTaskOneClass(OneClassEstimator):
             if not hasattr(cls, name):
                 setattr(cls, name, _learned(name))
 
+    #: Methods with landmarks have both: a fit to rows of a sweep, and the solution of
+    #: rows in memory.
+    _fit_sweep: ClassVar[Callable[..., Judge | None]]
+    _learn_by_passes: ClassVar[Callable[..., Solution]]
+
     @abstractmethod
     def _solve(self, gram: Gram, rows: TrainingRows, *, left_out: bool) -> Solution:
         """Fit to rows through a kernel; the estimator is not changed.
@@ -335,6 +340,9 @@ class MultiTaskOneClass(OneClassEstimator):
         calibrate: bool,
         remake: Remake | None = None,
     ) -> Self:
+        if self.landmarks is not None:
+            self._fit_sweep(self._sweep_of_rows(rows, tasks), calibrate=calibrate)
+            return self
         if self.can.merges_copies and remake is None:
             rows = rows.merged()[0]
         try:
@@ -377,6 +385,8 @@ class MultiTaskOneClass(OneClassEstimator):
         -------
         Solution
         """
+        if self.landmarks is not None:
+            return self._learn_by_passes(rows, kernel, left_out=left_out)
         if not left_out:
             rows = replace(rows, group=None)
         if self.metric != "plain":

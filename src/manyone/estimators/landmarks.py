@@ -10,13 +10,13 @@ from typing import ClassVar, NamedTuple, Self
 import numpy as np
 
 from manyone._sklearn import Constraints
-from manyone._types import Array, Labels
+from manyone._types import Array
 from manyone.calibration.copies import seen_scores
 from manyone.calibration.tails import Tails
 from manyone.capabilities import LANDMARKS, RIDGE
-from manyone.data.checks import refuse_landmarks, warn_of_copies
+from manyone.data.checks import warn_of_copies
 from manyone.data.hashing import row_hashes
-from manyone.data.rows import CodedRows, Remake, TrainingRows
+from manyone.data.rows import CodedRows, TrainingRows
 from manyone.data.sample import Sample, TakeSample, refuse_unusable
 from manyone.data.sweeps import (
     Source,
@@ -107,24 +107,10 @@ class LandmarkOneClass(MultiTaskOneClass):
         self._fit_sweep(steady(sweep), calibrate=self.alarm_rate is not None)
         return self
 
-    def _fit_rows(
-        self,
-        rows: TrainingRows,
-        tasks: Labels,
-        *,
-        calibrate: bool,
-        remake: Remake | None = None,
-    ) -> Self:
-        if self.landmarks is None:
-            return super()._fit_rows(rows, tasks, calibrate=calibrate, remake=remake)
-        self._fit_sweep(self._sweep_of_rows(rows, tasks), calibrate=calibrate)
-        return self
-
-    def _learn(
-        self, rows: TrainingRows, *, left_out: bool, kernel: Kernel | None = None
+    def _learn_by_passes(
+        self, rows: TrainingRows, kernel: Kernel | None, *, left_out: bool
     ) -> Solution:
-        if self.landmarks is None:
-            return super()._learn(rows, left_out=left_out, kernel=kernel)
+        """The solution of rows in memory; the estimator is not changed."""
         sweep = self._sweep_of_rows(rows, np.arange(rows.n_tasks))
         return self._solved(sweep, kernel, left_out=left_out).solution
 
@@ -174,8 +160,11 @@ class LandmarkOneClass(MultiTaskOneClass):
         seed = seed_of(self.random_state)
         whitened = self.metric == "whitened"
         rows = training_rows_of(sweep)
-        if rows is not None:
-            refuse_landmarks(rows, self.landmarks)
+        if rows is not None and rows.columns is not None:
+            raise ValueError(
+                f'kernel="precomputed" has no landmarks={self.landmarks}: use '
+                "landmarks=None."
+            )
         # Landmarks and widths are chosen from a sample, and two layers learned from it.
         size = max(sample_size(self.landmarks), self.can.sample_rows)
         sample = sweep(TakeSample(size, seed, whitened))

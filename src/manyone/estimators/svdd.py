@@ -24,10 +24,6 @@ from manyone.solvers.svdd import solve_svdd
 from manyone.solvers.svdd_left_out import left_out_of_ball
 from manyone.threads import one_blas_thread
 
-# For a task of at least so many rows, the solver computes kernel rows when it needs
-# them.
-_MANY = 400
-
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class SVDD(TaskMetricOneClass):
@@ -232,7 +228,7 @@ def _task_kernel(gram: Gram, members: Codes) -> Any:
     """Kernel matrix of a task; that of a large task computes its rows on demand."""
     task_gram = gram.take(members)
     if (
-        len(members) >= _MANY
+        len(members) >= 400
         and task_gram.points.kernel.fading
         and task_gram.computed is None
     ):

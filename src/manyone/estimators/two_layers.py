@@ -41,7 +41,7 @@ from manyone.solvers.two_layers import (
 )
 from manyone.solvers.two_layers import gram as second_gram
 
-#: With landmarks, both layers are learned from at most so many rows.
+#: Most rows that both layers are learned from with landmarks.
 SAMPLE_ROWS = 20_000
 #: Fitted attributes of both.
 _FIRST = ("alpha_", "dual_coef_", "first_layer_", "responses_", "structure_")

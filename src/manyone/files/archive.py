@@ -44,13 +44,8 @@ _LONGEST_LINE = 4096
 # Beginnings of files of earlier versions.
 _EARLIER = (b'{"format": "manyone ', b"manyone monitor state ")
 _DTYPE = re.compile(r"\|b1|[|<][iuf][1248]|<U[1-9]\d{0,8}|<[mM]8\[[a-zA-Z]{1,2}\]")
-_MOST_AXES = 4
-# Most values of an array, without axes of length 0: NumPy can count no more.
-_MOST_VALUES = 2**60
 # Packages whose versions are in the header.
 _PACKAGES = ("manyone", "scikit-learn", "numpy", "scipy")
-# Bytes that are read at a time for the checksum.
-_CHUNK = 2**20
 
 #: Dtype, shape and order of an array.
 Layout = tuple[np.dtype[np.generic], tuple[int, ...], Literal["C", "F"]]
@@ -214,7 +209,7 @@ def _read(
     header = _header(stream, name, kind)
     begin = stream.tell()
     digest = hashlib.sha256()
-    while chunk := stream.read(_CHUNK):
+    while chunk := stream.read(2**20):
         digest.update(chunk)
     is_whole = size - begin == header["bytes"] >= header["tree"] > 0
     if not is_whole or digest.hexdigest() != header["sha256"]:
@@ -285,13 +280,14 @@ def _layouts(described: Json, size: int) -> list[Layout]:
         if not isinstance(name, str) or not _DTYPE.fullmatch(name):
             raise ModelFileError(f"it has an array of the type {name!r}")
         axes = len(shape)
-        if axes > _MOST_AXES or any(type(length) is not int for length in shape):
+        if axes > 4 or any(type(length) is not int for length in shape):
             raise ModelFileError(f"it has an array of the shape {shape}")
         # An empty array may have a long axis, but no longer than the file.
         longest = max(size, 1)
         if any(not 0 <= length <= longest for length in shape):
             raise ModelFileError(f"it has an array of the shape {shape}")
-        if math.prod(filter(None, shape)) > _MOST_VALUES or order not in ("C", "F"):
+        # NumPy cannot count more values, even of an array that is empty.
+        if math.prod(filter(None, shape)) > 2**60 or order not in ("C", "F"):
             raise ModelFileError(f"it has an array of the shape {shape}")
         dtype = np.dtype(name)
         if dtype.itemsize > max(size, np.dtype("<U1").itemsize):

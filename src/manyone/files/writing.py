@@ -20,9 +20,6 @@ try:
 except ImportError:
     fcntl = None  # type: ignore[assignment]
 
-# Seconds to wait for another process, and between two looks.
-_PATIENCE = 60.0
-_PAUSE = 0.1
 # End of the names of files that are being written.
 _LEFTOVER = ".part"
 
@@ -170,7 +167,7 @@ class BusyError(OSError):
 
 
 @contextmanager
-def locked(path: Path, patience: float = _PATIENCE) -> Iterator[None]:
+def locked(path: Path, patience: float = 60.0) -> Iterator[None]:
     """Keep other processes from changing a file while it is read, changed and replaced.
 
     The lock is on the file itself, and ends with the process, however that ends. So no
@@ -181,7 +178,7 @@ def locked(path: Path, patience: float = _PATIENCE) -> Iterator[None]:
     path : Path
         The file. Every process that replaces it must take the lock.
     patience : float
-        Seconds to wait for others.
+        Seconds to wait for another process.
 
     Raises
     ------
@@ -209,4 +206,4 @@ def locked(path: Path, patience: float = _PATIENCE) -> Iterator[None]:
                     yield
                     return
                 continue
-        time.sleep(_PAUSE)
+        time.sleep(0.1)

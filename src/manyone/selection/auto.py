@@ -49,12 +49,8 @@ from manyone.selection.search import (
 )
 from manyone.threads import one_blas_thread
 
-# Landmarks of a joint model where an exact fit takes too long.
-_LANDMARKS = 1000
 #: Most rows that a model is fitted to where rows are not in memory.
 MOST_ROWS = 100_000
-# Faults of each kind made from each row, to compare two methods.
-_TWINS = 8
 #: The setting for faults. A search for another one by made faults bought nothing, see
 #: CONTRIBUTING.
 FOR_FAULTS: dict[str, Any] = {
@@ -390,7 +386,7 @@ def _plan_strangers(
         return NonlinearOCKSR(), ""
     if landmarks is None and is_affordable(JointOCKSR(), rows):
         return JointOCKSR(), f"one layer: {count} rows are too many for two"
-    number = min(count, landmarks or _LANDMARKS)
+    number = min(count, landmarks or 1000)
     model = JointOCKSR(landmarks=number, random_state=seed)
     return model, f"{number} landmarks instead of {count} rows"
 
@@ -440,7 +436,7 @@ def _chosen_for_faults(
     distance = SVDD(kernel="linear", nu=1.0, metric="adaptive")
     methods = [view.model, distance]
     sample = content_sample(rows, FEWEST_ROWS)
-    judged_rows, faults = faults_to_judge_by(sample, random_state, _TWINS)
+    judged_rows, faults = faults_to_judge_by(sample, random_state, twins=8)
     with one_blas_thread(len(sample.codes) // 2):
         judge = partial(fault_areas, rows=judged_rows, faults=faults, settings=[{}])
         table = _judged(methods, judge)

@@ -20,13 +20,9 @@ _CUBES_A_SECOND = 5e10
 # Kernel ridge regressions that take as long as a fit: tasks alone learn their metric
 # again in folds, two layers take many steps.
 _RIDGES = {"JointOCKSR": 1.0, "IndependentOCKSR": 20.0, "NonlinearOCKSR": 296.0}
-# The same for an eigendecomposition, with left-out scores of a grid of ridges.
-_RIDGES_OF_SPECTRUM = 9.0
 # Seconds that a fit may take: beyond, something cheaper is fitted. Two layers are worth
 # the wait. A joint regression fills memory first: its kernel matrix then has 0.2 GB.
 _MOST_SECONDS = {"JointOCKSR": 2.5, "IndependentOCKSR": 8.0, "NonlinearOCKSR": 20.0}
-# Seconds that a search may spend on eigendecompositions.
-_MOST_SEARCH_SECONDS = 3.6
 #: Fewest rows that settings are judged by, where there are as many.
 FEWEST_ROWS = 1000
 
@@ -74,5 +70,6 @@ def rows_of_each_task(sizes: Codes) -> int:
 
 def rows_to_judge_by(n_kernels: int) -> int:
     """Number of rows for which there is time for so many eigendecompositions."""
-    cubes = _MOST_SEARCH_SECONDS * _CUBES_A_SECOND / (_RIDGES_OF_SPECTRUM * n_kernels)
+    # One takes as long as 9 ridge regressions, and all may take 3.6 seconds.
+    cubes = 3.6 * _CUBES_A_SECOND / (9.0 * n_kernels)
     return max(FEWEST_ROWS, int(np.cbrt(cubes)))

@@ -49,12 +49,6 @@ Setting = dict[str, object]
 #: Values (kinds, m) of each setting.
 Judge = Callable[[list[Setting]], list[Array]]
 
-# Standard deviations by which a spike moves its column.
-_SPIKE = 4.0
-# Scores are rounded to 34 binary digits, about ten decimal ones: the order of sums does
-# not change these.
-_DIGITS = 2.0**34
-
 
 # --- areas under ROC curves
 
@@ -66,7 +60,7 @@ def rounded(scores: Array) -> Array:
     Figures for users are not rounded.
     """
     fraction, exponent = np.frexp(scores)
-    return np.ldexp(np.rint(fraction * _DIGITS) / _DIGITS, exponent)
+    return np.ldexp(np.rint(fraction * 2.0**34), exponent - 34)
 
 
 def areas_of_curves(
@@ -197,7 +191,7 @@ def finite_mean(values: Array) -> float:
 
 
 def content_sample(rows: TrainingRows, max_rows: int) -> TrainingRows:
-    """At most so many rows, of as many tasks as possible, chosen by content."""
+    """At most `max_rows` rows, of as many tasks as possible, chosen by content."""
     if len(rows.codes) <= max_rows:
         return rows
     of_task = rows.codes >= 0
@@ -538,7 +532,7 @@ def synthetic_faults(rows: TrainingRows, rng: np.random.RandomState) -> Array:
     order = np.argsort(rows.content, kind="stable")
     column = columns[rng.randint(len(columns), size=n)]
     sign = rng.choice([-1.0, 1.0], size=n)
-    spikes[order, column] += sign * _SPIKE * scale[order, column]
+    spikes[order, column] += sign * 4.0 * scale[order, column]
     # Each row gets the deviations of the next one in a random ring.
     ring = rng.permutation(n)
     donor = np.empty(n, dtype=np.intp)

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 _DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
 _NEWLINE, _RETURN, _QUOTE = b'\n\r"'
 _SNIFFED = 200  # records from which the delimiter is found
-_LONGEST_RECORD = 2**26  # bytes; a longer one has a quote that never closes
 _MARKS = {
     codecs.BOM_UTF16_LE: "utf-16-le",
     codecs.BOM_UTF16_BE: "utf-16-be",
@@ -144,7 +143,7 @@ def whole_records(
         line += records.content.count(b"\n")
         if len(records.end):
             yield records
-        if len(rest) > _LONGEST_RECORD:
+        if len(rest) > 2**26:  # longer than any record: a quote never closes
             raise _open_quote(name, line)
     if rest.strip(b"\r\n\x1a"):  # an end-of-file mark of old editors
         last = rest + b"\n"

@@ -41,8 +41,6 @@ _DATE = re.compile(
     r"(?:(\d{4})([-/])(\d\d?)\2(\d\d?)|(\d\d?)\.(\d\d?)\.(\d{4}))"
     r"(?:[T ](\d\d?):(\d\d)(?::(\d\d)(\.\d{1,9})?)?)? ?(Z|[+-]\d\d:?\d\d)?"
 )
-# A column of texts may have numbers among its values, but hardly more than these.
-_MOST_NUMBERS_IN_TEXT = 50
 
 
 class DecimalsError(ValueError):
@@ -142,7 +140,8 @@ def kind_of(texts: Sequence[str], style: Style) -> Verdict:
         return Verdict("date", [])
     bad = [text for text in texts if plain_number(text, style) is None]
     n_numbers = len(texts) - len(bad)
-    if not bad or (n_numbers > _MOST_NUMBERS_IN_TEXT and len(bad) < n_numbers):
+    # A column of texts may have numbers among its values, but hardly more than 50.
+    if not bad or (n_numbers > 50 and len(bad) < n_numbers):
         return Verdict("number", bad)
     return Verdict("text", [])
 
