@@ -54,11 +54,11 @@ class Limit:
 # with left-out scores on equal terms in closed form, and limits inside of borrowed
 # p-values (four to six functions).
 LIMITS = {
-    "JointOCKSR().fit": Limit(48, 104),
-    "NonlinearOCKSR().fit": Limit(75, 143),
-    "JointOCKSR(landmarks=).fit": Limit(80, 172),
+    "JointOCKSR().fit": Limit(48, 102),
+    "NonlinearOCKSR().fit": Limit(75, 141),
+    "JointOCKSR(landmarks=).fit": Limit(80, 170),
     "manyone fit": Limit(230, 613),
-    "manyone score": Limit(125, 308),
+    "manyone score": Limit(125, 307),
 }
 
 

@@ -78,21 +78,15 @@ def fits(value: object, hint: Hint) -> bool:
 def _is_a(value: object, kind: type) -> bool:
     if kind is bool:
         return isinstance(value, bool | np.bool_)
-    if kind is int:
-        return _is_whole(value)
-    if kind is float:
-        return isinstance(value, float | np.floating) or _is_whole(value)
+    if kind is float and isinstance(value, float | np.floating):
+        return True
+    if kind in (int, float):
+        if not isinstance(value, int) or isinstance(value, bool):
+            return isinstance(value, np.integer)
+        return -_LARGEST <= value < _LARGEST
     if getattr(kind, "_is_protocol", False):
         return _has_members(type(value), kind)
     return isinstance(value, kind)
-
-
-def _is_whole(value: object) -> bool:
-    if isinstance(value, np.integer):
-        return True
-    if not isinstance(value, int) or isinstance(value, bool):
-        return False
-    return -_LARGEST <= value < _LARGEST
 
 
 def _has_members(cls: type, protocol: type) -> bool:

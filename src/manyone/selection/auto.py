@@ -221,7 +221,11 @@ class AutoOneClass(Delegating, RoutingState, OutlierMixin, BaseEstimator):
         )
         model._remember_columns(*columns)
         model._fit_rows(rows, tasks, calibrate=self.alarm_rate is not None)
-        model.choice_ = as_columns(choices, remarks + light_views(model))
+        if isinstance(model, CombinedOneClass):
+            words = "weight {:.2g}: rows left out look about as far away to it as any"
+            weights = zip(model.views_, model.weights_.tolist(), strict=True)
+            remarks += [(name, words.format(w)) for name, w in weights if w < 1.0]
+        model.choice_ = as_columns(choices, remarks)
         self.estimator_ = model
         return self
 
@@ -458,15 +462,6 @@ def _judged(
 def _shown(model: MultiTaskOneClass) -> Setting:
     """The parameters of a method that the table of methods shows."""
     return {name: getattr(model, name) for name in _SHOWN if hasattr(model, name)}
-
-
-def light_views(model: OneClassEstimator) -> Remarks:
-    """Remarks on the views of a combination whose weight is below 1."""
-    if not isinstance(model, CombinedOneClass):
-        return []
-    words = "weight {:.2g}: rows left out look about as far away to it as any"
-    weights = zip(model.views_, model.weights_.tolist(), strict=True)
-    return [(name, words.format(weight)) for name, weight in weights if weight < 1.0]
 
 
 def _why_chosen(choice: Choice) -> str:
