@@ -20,7 +20,6 @@ from manyone.models.column_range import ColumnRange, excess_of_margins, score_ra
 from manyone.models.guards import Guarded
 from manyone.tables.choice import (
     Choice,
-    ChoiceLine,
     choose_model,
     refuse_unknown,
     with_lines,
@@ -61,25 +60,7 @@ class Fitted(NamedTuple):
 def fit_table(settings: TableModel, table: Table) -> Fitted:
     """Fit to a table, wherever it is, with the settings of a table model."""
     refuse_unknown(settings.anomalies, settings.method)
-    roles = settings._roles()
-    span = settings._span()
-    ignored = names_of(settings.ignore)
-    compared = None if span is None else Compared(span)
-    training = kept_rows(table, roles, ignored, compared)
-    _refuse_lone_rows(training)
-    training = _with_useful_past(training)
-    if settings.time is None:
-        _note_dates(training.columns | _ignored(settings, table))
-    used = PartsChoice(PARTS)
-    lines: list[ChoiceLine] = []
-    if settings.history == "auto" and span is not None:
-        by_season = choose_season(training)
-        if by_season.season:
-            compared = Compared(span, by_season.season, by_season.columns)
-            training = kept_rows(table, roles, ignored, compared)
-            training = _with_useful_past(training)
-        used = choose_parts(training)
-        lines = [*used.lines, *by_season.lines]
+    training, used = _training_rows(settings, table)
     linear = _LINEAR[settings.anomalies]
     learned = training
     if training.past is not None and "difference" in used.parts:
@@ -97,8 +78,31 @@ def fit_table(settings: TableModel, table: Table) -> Fitted:
     )
     with quietly():
         model, choice = choose_model(settings, Z, learned.fit_arguments())
-    choice = with_lines(lines, choice)
+    choice = with_lines(used.lines, choice)
     return guarded(training, learned, encoder, model, choice, Z)
+
+
+def _training_rows(
+    settings: TableModel, table: Table
+) -> tuple[TrainingTable, PartsChoice]:
+    """Rows to learn from, and what of columns of numbers and their past is used."""
+    roles = settings._roles()
+    span = settings._span()
+    ignored = names_of(settings.ignore)
+    compared = None if span is None else Compared(span)
+    training = kept_rows(table, roles, ignored, compared)
+    _refuse_lone_rows(training)
+    if settings.time is None:
+        _note_dates(training.columns | _ignored(settings, table))
+    training = _with_useful_past(training)
+    if settings.history != "auto" or span is None:
+        return training, PartsChoice(PARTS)
+    by_season = choose_season(training)
+    if by_season.season:
+        compared = Compared(span, by_season.season, by_season.columns)
+        training = _with_useful_past(kept_rows(table, roles, ignored, compared))
+    used = choose_parts(training)
+    return training, used._replace(lines=[*used.lines, *by_season.lines])
 
 
 def _with_useful_past(training: TrainingTable) -> TrainingTable:
