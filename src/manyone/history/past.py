@@ -218,6 +218,10 @@ class PastColumns:
         """Rows, this one included, in which the value has stayed the same (n, p)."""
         return self.values[:, 2 * self.width : 3 * self.width]
 
+    def differences_and_swings(self, column: int) -> Array:
+        """Both of one column, side by side (n, 2); no copy."""
+        return self.values[:, column : 2 * self.width : self.width]
+
     @property
     def usual(self) -> Array:
         """What is usual at the time of the row (n, s), NaN where nobody knows."""

@@ -244,9 +244,12 @@ def _latest_so_far(codes: Codes, times: Array, begin: Array) -> Array:
 def add_past(columns: Columns, past: TablePast, made: PastColumns) -> Columns:
     """Columns with what was made from the past of their rows."""
     usual = dict(zip(past.seasonal_names(), made.usual.T, strict=True))
-    pasts = np.stack([made.difference, made.swing], axis=-1)
     return columns | {
-        name: replace(columns[name], past=pasts[:, place], usual=usual.get(name))
+        name: replace(
+            columns[name],
+            past=made.differences_and_swings(place),
+            usual=usual.get(name),
+        )
         for place, name in enumerate(past.names)
         if name in columns
     }
