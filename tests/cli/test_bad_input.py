@@ -156,6 +156,25 @@ def test_columns_that_changed(here, refused):
     refused(["enroll", "fleet.manyone", "today.csv"], "column 'a', row 4")
 
 
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["enroll", "fleet.manyone", "today.csv"],
+        ["report", "fleet.manyone", "today.csv", "--out", "p.html"],
+        ["evaluate", "fleet.manyone", "today.csv", "--outlier", "broken"],
+    ],
+)
+def test_a_remedy_that_is_named_can_be_given(here, refused, capsys, args):
+    table = pl.read_csv("today.csv").with_columns(
+        pl.col("a").cast(str), broken=pl.int_range(pl.len()) < 5
+    )
+    table[3, "a"] = "sensor off"
+    table.write_csv("today.csv")
+    refused(args, "column 'a', row 3: 'sensor off'", "--bad-values missing")
+    assert main([*args, "--bad-values", "missing"]) == 0
+    assert "1 bad value taken as missing" in capsys.readouterr().err
+
+
 def test_a_folder_that_cannot_be_written(here, refused):
     locked = here / "locked"
     locked.mkdir()

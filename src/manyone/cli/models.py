@@ -93,7 +93,10 @@ def load_model(path: Path) -> TableModel:
 
 
 def rows_for(
-    model: TableModel, source: Source, find: Collection[str] = ()
+    model: TableModel,
+    source: Source,
+    find: Collection[str] = (),
+    bad_values: BadValues = "refuse",
 ) -> pl.DataFrame:
     """A whole table for a model.
 
@@ -103,8 +106,9 @@ def rows_for(
     source : Path or Query
     find : collection of str
         Further columns of a text file that are read as more than texts.
+    bad_values : {"refuse", "missing"}
     """
-    return read_table(source, **file_columns(model), find=find)
+    return read_table(source, **file_columns(model), find=find, bad_values=bad_values)
 
 
 @contextmanager

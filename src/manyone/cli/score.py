@@ -310,6 +310,7 @@ def evaluate(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print all of it in JSON.")
     ] = False,
+    bad_values: BadCells = "refuse",
 ) -> None:
     """Compare alarms with labelled rows.
 
@@ -318,7 +319,7 @@ def evaluate(
     source = source_of(table, sql, db)
     table_model = load_model(model)
     with about(source), working("evaluating"):
-        rows = rows_for(table_model, source, find=[outlier])
+        rows = rows_for(table_model, source, [outlier], bad_values)
         chosen_columns("--outlier", [outlier], rows.columns, source)
         results: pl.DataFrame = table_model.evaluate(rows, outlier=outlier)
     anomalies = results["anomalies"][0]
@@ -371,6 +372,7 @@ def report(
     ] = None,
     sql: Sql = None,
     db: Database = None,
+    bad_values: BadCells = "refuse",
 ) -> None:
     """Write a page about a model and a table.
 
@@ -396,7 +398,9 @@ def report(
         else:
             time_column = table_model.time_column
             times = [] if time_column is None else [time_column]
-            rows = None if source is None else rows_for(table_model, source, find=times)
+            rows = None
+            if source is not None:
+                rows = rows_for(table_model, source, times, bad_values)
             table_name = "" if source is None else source.name
             values = report_of(table_model, rows, model.name, table_name)
         write_page(out, values)

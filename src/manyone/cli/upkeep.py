@@ -18,6 +18,7 @@ import typer
 
 from manyone.cli.common import InputError, echo, working
 from manyone.cli.models import (
+    BadCells,
     Database,
     Model,
     Rows,
@@ -37,6 +38,7 @@ def enroll(
     table: Rows = None,
     sql: Sql = None,
     db: Database = None,
+    bad_values: BadCells = "refuse",
 ) -> None:
     """Add normal rows to a model.
 
@@ -49,7 +51,7 @@ def enroll(
             str(name) for name in (fitted.outlier, fitted.time) if name is not None
         ]
         with about(source), working("enrolling"):
-            fitted.enroll(rows_for(fitted, source, find=roles))
+            fitted.enroll(rows_for(fitted, source, roles, bad_values))
         after = fitted.n_rows_, len(fitted.tasks_)
     typer.echo(
         f"{plural(after[0] - before[0], 'row')} and "
