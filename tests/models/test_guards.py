@@ -410,3 +410,26 @@ def test_limits_of_new_and_of_left_out_rows_leave_as_much_above():
         others = np.delete(nearest, 0)
         without = others[int(np.ceil(0.99 * (n - 1) - 1e-9)) - 1]
         assert usual.limits()[1] == without
+
+
+def test_a_copy_in_another_group_stays():
+    """Distances without a group are those to rows that stay, copies of its rows too."""
+    rng = np.random.default_rng(0)
+    task = np.repeat(np.arange(4), 12)
+    groups = np.tile(np.repeat(np.arange(4), 3), 4)
+    X = rng.normal(size=(48, 3))
+    X[::24] += 20.0
+    X[3::12] = X[::12]  # of the first group in the second
+    X[1::12] = X[::12] + 0.01
+    rows, _, _ = training_rows(IndependentOCKSR(), X, task, groups=groups)
+    kernel = Kernel("laplacian", (1.0,))
+    every_copy = nearness_of(kernel, rows, all_rows=True)[1]
+    distinct, left_out = nearness_of(kernel, rows)
+    np.testing.assert_allclose(left_out, every_copy, atol=1e-9)
+    by_passes = distinct.left_out(rows, np.arange(len(X)))
+    np.testing.assert_allclose(by_passes, every_copy, atol=1e-9)
+    apart = cdist(X, X, "cityblock")
+    apart[apart == 0.0] = np.inf
+    apart[(task[:, None] == task) & (groups[:, None] == groups)] = np.inf
+    expected = UsualDistances.of(apart.min(axis=1), np.ones(len(X))).limits()
+    np.testing.assert_allclose(distinct.usual.limits(), expected)

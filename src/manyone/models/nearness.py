@@ -160,7 +160,8 @@ class Hidden(NamedTuple):
             point_keys = keys[chosen]
         if rows.group is None:
             return cls(keys, point_keys, None, None)
-        return cls(keys, point_keys, leaving_rows(rows), rows.group[chosen])
+        group = _groups_of(rows.content[chosen], rows.content, rows)
+        return cls(keys, point_keys, leaving_rows(rows), group)
 
     def ignore(
         self, apart: Array, rows: Codes, point_codes: Codes, points: slice
@@ -339,11 +340,10 @@ class TrainingNearness:
         points = self.nearness.points
         point_keys = row_hashes(points.X)
         if isinstance(rows, TrainingRows) and rows.group is not None:
-            groups = rows.group[judged]
             rows = rows.take(judged)
             judged = np.arange(len(judged))
             leaving = leaving_rows(rows)
-            group = _group_of_points(point_keys, row_hashes(rows.X), groups)
+            group = _groups_of(point_keys, row_hashes(rows.X), rows)
         hidden = Hidden(row_hashes(rows.X), point_keys, leaving, group)
         near_enough = _START * float(self.usual.limits()[0])
         codes = self.nearness.codes
@@ -353,14 +353,23 @@ class TrainingNearness:
         return self.usual.left_out(nearest[judged], rows.weight[judged])
 
 
-def _group_of_points(points: Hashes, hashes: Hashes, group: Codes) -> Codes:
-    """Groups (p,) of points that equal rows of these hashes; -1 for others."""
-    if not len(hashes):
+def _groups_of(points: Keys, keys: Keys, rows: TrainingRows) -> Codes:
+    """Group (p,) that points leave with, by rows of equal keys (n,); -1: with none.
+
+    Copies in several groups do not all leave: the point stays. In time, those of one
+    task leave with the first of their blocks, as later ones leave with it.
+    """
+    assert rows.group is not None
+    if not len(keys):
         return np.full(len(points), -1)
-    order = np.argsort(hashes)
-    place = np.searchsorted(hashes[order], points)
-    place = order[np.minimum(place, len(order) - 1)]
-    return np.where(hashes[place] == points, group[place], -1)
+    order = np.lexsort((rows.group, keys))
+    ascending = keys[order]
+    first = order[np.minimum(np.searchsorted(ascending, points), len(order) - 1)]
+    last = order[np.maximum(np.searchsorted(ascending, points, side="right") - 1, 0)]
+    leaves = rows.group[first] == rows.group[last]
+    if rows.forward:
+        leaves |= rows.codes[first] == rows.codes[last]
+    return np.where((keys[first] == points) & leaves, rows.group[first], -1)
 
 
 # --------------------------------------------------------------------------------- fits
