@@ -57,7 +57,7 @@ LIMITS = {
     "JointOCKSR().fit": Limit(48, 102),
     "NonlinearOCKSR().fit": Limit(75, 141),
     "JointOCKSR(landmarks=).fit": Limit(80, 170),
-    "manyone fit": Limit(230, 613),
+    "manyone fit": Limit(230, 610),
     "manyone score": Limit(125, 307),
 }
 

@@ -122,7 +122,10 @@ class Column:
         if self.levels is None:
             words = self.values.copy()
         else:
-            words = self.by_level([_number_of(text) for text in self.levels.tolist()])
+            # Of each text 53 bits of a hash, which a float holds.
+            texts = [text.encode(errors="surrogatepass") for text in self.levels]
+            digests = [hashlib.blake2b(text, digest_size=8).digest() for text in texts]
+            words = self.by_level([int.from_bytes(each) >> 11 for each in digests])
         words[np.isnan(words)] = np.nan  # the bits of all of them are the same
         return words
 
@@ -155,14 +158,6 @@ def _both(first: Array | None, second: Array | None) -> Array | None:
     if first is None or second is None:
         return None
     return np.concatenate([first, second])
-
-
-def _number_of(text: str) -> float:
-    """A number for a text: 53 bits of a hash."""
-    digest = hashlib.blake2b(
-        text.encode(errors="surrogatepass"), digest_size=8
-    ).digest()
-    return float(int.from_bytes(digest) >> 11)
 
 
 def text_column(values: Iterable[object]) -> Column:

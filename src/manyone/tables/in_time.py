@@ -103,44 +103,43 @@ def choose_parts(training: TrainingTable) -> PartsChoice:
     """Choose what is used of columns of numbers, of rows with a past."""
     past = training.past
     assert past is not None
+    parts: Sequence[str] = PARTS[:1]
+    drifting: tuple[str, ...] = ()
+    scores = {"values": np.nan}
+    settled = training.settled()
+    columns = columns_with_past(settled)
     if not has_enough_rows(training):
         enough = ENOUGH_SPANS * past.span
-        return _values_alone(
-            f"a usual task has fewer than {enough} rows, too short a past"
+        reason = f"a usual task has fewer than {enough} rows, too short a past"
+    elif columns and not any(map(_has_difference, columns.values())):
+        reason = f"no row has {past.span} earlier times of its task"
+    else:
+        drifting = drifting_columns(settled)
+        judged = _judged(settled, drifting)
+        if not judged:
+            return PartsChoice(parts)
+        parts = [*_CANDIDATES.values()][preferred(judged, ERRORS_OF_FAULTS)]
+        scores = {
+            name: candidate.score
+            for name, candidate in zip(_CANDIDATES, judged, strict=True)
+        }
+        reason = "by faults made in later rows"
+        if parts != PARTS:
+            drifting = ()
+        if drifting:
+            named = shortlist(drifting, 3)
+            reason += f"; values drift, and only their past counts, of {named}"
+    lines = []
+    for name, score in scores.items():
+        setting = "" if name == "values" else f"{past.span} rows"
+        chosen = _CANDIDATES[name] == parts
+        why = reason if chosen else ""
+        lines.append(
+            ChoiceLine(
+                "rows in time", name, setting, score, "faults in time", chosen, why
+            )
         )
-    training = training.settled()
-    columns = columns_with_past(training)
-    if columns and not any(map(_has_difference, columns.values())):
-        return _values_alone(f"no row has {past.span} earlier times of its task")
-    drifting = drifting_columns(training)
-    judged = _judged(training, drifting)
-    if not judged:
-        return PartsChoice(PARTS[:1])
-    number = preferred(judged, ERRORS_OF_FAULTS)
-    parts = [*_CANDIDATES.values()][number]
-    if parts != PARTS:
-        drifting = ()
-    reason = "by faults made in later rows"
-    if drifting:
-        named = shortlist(drifting, 3)
-        reason += f"; values drift, and only their past counts, of {named}"
-    lines = [
-        _line(name, past.span, candidate.score, reason if place == number else "")
-        for place, (name, candidate) in enumerate(zip(_CANDIDATES, judged, strict=True))
-    ]
     return PartsChoice(parts, lines, drifting)
-
-
-def _values_alone(reason: str) -> PartsChoice:
-    """The choice of values without their past."""
-    return PartsChoice(PARTS[:1], [_line("values", 0, np.nan, reason)])
-
-
-def _line(name: str, span: int, score: float, reason: str) -> ChoiceLine:
-    """A line about one of the candidates; what was chosen has a reason."""
-    setting = "" if name == "values" else f"{span} rows"
-    stage = "faults in time"
-    return ChoiceLine("rows in time", name, setting, score, stage, bool(reason), reason)
 
 
 def has_enough_rows(training: TrainingTable) -> bool:

@@ -25,7 +25,6 @@ from manyone.tables.columns import Columns
 from manyone.tables.errors import TableError
 from manyone.tables.frames import (
     Frame,
-    Series,
     as_table,
     read_column,
     read_times,
@@ -316,10 +315,15 @@ class TrainingPast:
         """Before the first row of a table: its columns of numbers have a past."""
         apart = {name for names in self.roles.values() for name in names}
         apart.update(self.ignore)
+        # Numbers may be Python's own, as decimals in pandas.
         names = [
             name
-            for name in frame.columns
-            if name not in apart and _holds_numbers(frame.get_column(name))
+            for name, dtype in frame.schema.items()
+            if name not in apart
+            and (
+                dtype.is_numeric()
+                or (dtype == nw.Object and read_column(frame[name]).kind == "number")
+            )
         ]
         tasks = task_labels(frame, self.roles["task"])[:0]
         times = read_times(frame, self.roles["time"][0])
@@ -341,14 +345,6 @@ class TrainingPast:
         )
         made, after = past.columns(X, labels, times.values)
         return BlockWithPast(block.X, after=after, made=made)
-
-
-def _holds_numbers(series: Series) -> bool:
-    """Whether a column is one of numbers, also of Python's own, as of decimals."""
-    dtype = series.dtype
-    return dtype.is_numeric() or (
-        dtype == nw.Object and read_column(series).kind == "number"
-    )
 
 
 def _numbers(frame: Frame, name: str) -> Array:

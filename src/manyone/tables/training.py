@@ -237,18 +237,19 @@ class TrainingTable:
         return self.take(rows).columns, codes[rows], len(tasks)
 
     def fit_arguments(self, share: float = 1.0) -> dict[str, Any]:
-        """What an estimator's `fit` is told about these rows, a share of all."""
-        outlier = self.outlier if self.outlier.any() else None
-        return {"task": self.labels, "outlier": outlier, "groups": self._leaving(share)}
+        """What an estimator's `fit` is told about these rows, a share of all.
 
-    def _leaving(self, share: float) -> Labels | TimeBlocks | None:
-        """Groups, or blocks of time, whose rows are left out together; or None."""
-        if self.groups is not None or self.times is None:
-            return self.groups
-        moments = np.column_stack([self.codes(), self.times])[~self.outlier]
-        if len(np.unique(moments, axis=0)) == len(np.unique(moments[:, 0])):
-            return None
-        return TimeBlocks(self.times, forward=int(share * ENOUGH_TO_LOOK_AHEAD))
+        Rows of a group are left out together. Without groups, rows of a block of time
+        are, where some task has rows of several times.
+        """
+        outlier = self.outlier if self.outlier.any() else None
+        groups: Labels | TimeBlocks | None = self.groups
+        if groups is None and self.times is not None:
+            moments = np.column_stack([self.codes(), self.times])[~self.outlier]
+            if len(np.unique(moments, axis=0)) > len(np.unique(moments[:, 0])):
+                forward = int(share * ENOUGH_TO_LOOK_AHEAD)
+                groups = TimeBlocks(self.times, forward=forward)
+        return {"task": self.labels, "outlier": outlier, "groups": groups}
 
 
 def sizes_of(strata: Codes, totals: Codes, number: int) -> Codes:
