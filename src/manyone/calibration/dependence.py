@@ -80,7 +80,13 @@ def correlation_time(scores: Array, codes: Codes) -> float:
     longest = int(sizes.max())
     # Long lags have few pairs of rows: half of the longest task is enough, and 500.
     lags = np.arange(min(longest // 2, 500) + 1)
-    sums = np.array([_products(values, codes, lag) for lag in lags.tolist()])
+    ends = (len(values) - lags).tolist()
+    sums = np.array(
+        [
+            np.sum(values[:end] * values[-end:] * (codes[:end] == codes[-end:]))
+            for end in ends
+        ]
+    )
     pairs = np.maximum(sizes[:, None] - lags, 0).sum(axis=0)
     covariances = sums / pairs
     if not covariances[0] > 0.0:
@@ -103,13 +109,6 @@ def _about_trend(scores: Array) -> Array:
     values = in_tail - in_tail.mean()
     place = np.arange(len(values)) - (len(values) - 1) / 2.0
     return values - place * (place @ values / max(place @ place, 1.0))
-
-
-def _products(values: Array, codes: Codes, lag: int) -> float:
-    """Sum of products of values (n,) `lag` rows apart in the same task."""
-    end = len(values) - lag
-    same_task = codes[:end] == codes[lag:]
-    return float(np.sum(values[:end] * values[lag:] * same_task))
 
 
 def _summed(correlations: Array) -> float:
