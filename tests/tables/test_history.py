@@ -426,3 +426,27 @@ def test_a_level_that_stays_counts_up_to_a_limit_that_another_task_goes_beyond()
     assert coordinates(600.0, tasks.index("a")).min() > limit + 1.0
     assert coordinates(600.0, -1).min() > limit + 1.0
     assert coordinates(1000.0, tasks.index("b")).min() > Z[:, place].max()
+
+
+def test_a_column_that_grows_raises_no_alarms_after_a_gap():
+    """A mean from before the gap says nothing of what the column is now."""
+    rng = np.random.default_rng(0)
+    tasks, rows = 8, 240
+    hour = np.tile(np.arange(rows), tasks)
+    room = np.repeat(rng.uniform(20.0, 60.0, tasks), rows)
+    table = pd.DataFrame(
+        {
+            "server": np.repeat([f"s{number}" for number in range(tasks)], rows),
+            "when": hour,
+            "cpu": rng.normal(40.0, 5.0, tasks * rows),
+            "latency": rng.normal(8.0, 1.0, tasks * rows),
+            "disk": room + 0.03 * hour + rng.normal(0.0, 0.02, tasks * rows),
+        }
+    )
+    model = TableModel("server", time="when", method=METHOD, anomalies="faults")
+    model.fit(table[table.when < 200])
+    later = table[table.when >= 200]
+    first = later[later.when < 212]
+    for gap in (15, 48):
+        moved = first.assign(when=first.when + gap, disk=first.disk + 0.03 * gap)
+        assert model.score(moved).alarm.mean() <= 0.1

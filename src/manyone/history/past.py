@@ -19,9 +19,13 @@ running mean instead, one movement of a column that is usually still would look 
 silence for ever after: that mean does not forget it, and never had it in training.
 
 Rows of one entity and one time have the same past, and count as one row, their mean. So
-nothing depends on the order in which rows are given. A gap in time that is as long as
-five spans usually are starts the past of an entity again, but for its swings: how far a
-column moves is known after a gap, too. The step over the gap does not count.
+nothing depends on the order in which rows are given.
+
+A gap in time that is longer than a span usually is starts the past of an entity again:
+a mean of 12 rows says nothing of a growing column after the time of 12 rows. (Where
+gaps of five spans were allowed, all of the next 12 normal rows raised an alarm.) Swings
+go on: how far a column moves from row to row is known after a gap, too. The step over
+the gap does not count.
 
 Where a column has a season (:mod:`manyone.history.seasons`), its values count by how
 far they are from what is usual at their time: :math:`x_j` is replaced by
@@ -50,8 +54,6 @@ from manyone.history.seasons import PhaseSums, Seasonal, level_of, usual_values
 
 #: Rows that tell how long gaps in time usually are, in spans.
 LONG = 50
-#: A longer gap in time starts the past again: in spans of usual gaps.
-RESTART = 5
 # Gaps that tell what is usual.
 _USUAL_GAPS = 3
 # Differences below this share of the value are none.
@@ -421,7 +423,7 @@ def _sequences(moments: Moments, past: Past, span: int) -> _Sequences:
     initial = past.gaps[moments.entity[starts], 1:]
     before = running(terms, starts, initial, LONG * span)
     weight = np.maximum(before[:, 1], 1.0)
-    is_long = gap * weight > RESTART * span * before[:, 0]
+    is_long = gap * weight > span * before[:, 0]
     is_long &= before[:, 1] > weight_of(_USUAL_GAPS, LONG * span)
     # What an entity ended with has been looked at before.
     begins = is_first | (is_long & ~moments.is_last)
