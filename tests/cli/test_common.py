@@ -144,7 +144,14 @@ def test_a_bar_is_drawn_from_the_first_step_on(capsys):
         update(1, 3)
         update(3, 3)
     err = capsys.readouterr().err
-    assert "counting" in err and "3/3 rows" in err
+    assert "counting" in err and "3/3 rows, left 0:00:00 elapsed" in err
+
+
+def test_a_bar_without_a_total_has_no_holes(capsys):
+    with common.progress("counting", "rows", delay=0.0) as update:
+        update(2850, None)
+    err = capsys.readouterr().err
+    assert "2,850 rows, elapsed 0:00:0" in err and "?" not in err and "left" not in err
 
 
 def test_tables_of_pages_are_printed(capsys):

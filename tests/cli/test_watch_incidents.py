@@ -7,6 +7,7 @@ import polars as pl
 import pytest
 
 from manyone.cli import main
+from manyone.cli.watch_words import show
 from manyone.watch.stretches import HORIZON, starts_of
 from streams import WATCH, broken, calm_rows, query
 
@@ -139,6 +140,26 @@ def test_rows_called_normal_do_not_make_further_incidents(here, capsys):
     later = json.loads(capsys.readouterr().out)["incidents"]
     assert query("SELECT count(*) FROM scores")[0][0] > before
     assert not any(line["task"] == "pump 2" and line["stands_out"] for line in later)
+
+
+def test_alarms_of_answered_incidents_do_not_count(here, capsys):
+    """While an answered fault goes on, it is neither an incident nor too many alarms."""
+    fault = broken(calm_rows())
+    fault[: len(fault) // 2].write_csv("today.csv")
+    assert main([*WATCH, "--exit-code"]) == 3
+    ((incident,),) = query("SELECT id FROM incidents WHERE stands_out")
+    answer = pl.DataFrame({"incident": [incident], "answer": ["fault"]})
+    answer.write_csv("answers.csv")
+    fault.write_csv("today.csv")
+    capsys.readouterr()
+    assert main([*WATCH, "--feedback", "answers.csv", "--json", "--exit-code"]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert summary["alarms_by_task"]["pump 2"] > 8
+    show(summary)
+    assert "No new incident stands out from chance." in capsys.readouterr().out
+    show({**summary, "more_alarms_than_chance": True})
+    words = "More alarms than chance explains, beside incidents that you have answered."
+    assert words in capsys.readouterr().out
 
 
 @pytest.mark.slow

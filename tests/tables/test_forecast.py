@@ -1,5 +1,7 @@
 """A long fit is announced: how many rows, how many settings, how long."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -35,8 +37,22 @@ def test_rows_settings_and_seconds_are_announced(lines, monkeypatch):
     (text,) = lines(method=IndependentOCKSR())
     assert "a sample of 60 of 100 rows of 2 tasks" in text
     assert "settings" not in text
+    assert "only say what came before" not in text
     (text,) = lines(method="auto", anomalies="faults")
     assert "settings" in text
+
+
+def test_rows_that_only_say_what_came_before_are_no_sample(monkeypatch):
+    monkeypatch.setattr(forecast, "_ROW_SECONDS", 1.0)
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"machine": [*"ab"] * 60, "x": rng.normal(size=120)})
+    texts = []
+    with listening(lambda done, total: None, texts.append):
+        model = TableModel("machine", method="default", time="when", history=12)
+        model.fit(table.assign(when=np.arange(120) // 2))
+    text = next(text for text in texts if text.startswith("fitting "))
+    assert "fitting 120 rows of 2 tasks" in text
+    assert "(the first 24 only say what came before)" in text
 
 
 def test_what_is_announced_and_what_was_learned_are_as_many_numbers(monkeypatch):
@@ -63,3 +79,22 @@ def test_more_work_takes_longer():
     ]
     assert seconds == sorted(seconds)
     assert seconds[1] == pytest.approx(2 * seconds[0])
+
+
+def test_tasks_that_borrow_say_how_many_independent_rows_they_have():
+    """100 rows of which ten each are nearly the same count as some ten."""
+    rng = np.random.default_rng(0)
+    values = np.repeat(rng.normal(size=(40, 2)), 10, axis=0)
+    values = values + 0.01 * rng.normal(size=(400, 2))
+    table = pd.DataFrame(values, columns=[*"xy"])
+    table = table.assign(machine=np.repeat([*"abcd"], 100), when=[*range(100)] * 4)
+    model = TableModel("machine", method="default", anomalies="faults")
+    promised = dict(summary_of(model.fit(table)))["promised"]
+    assert "independent" not in promised
+    model = TableModel(
+        "machine", method="default", anomalies="faults", time="when", history=None
+    )
+    promised = dict(summary_of(model.fit(table)))["promised"]
+    words = r"4 of 4 tasks borrow .*, as the rows of a usual task count as about (\d+) "
+    counted = re.search(words + "independent ones", promised)
+    assert counted and 4 <= int(counted[1]) <= 30, promised

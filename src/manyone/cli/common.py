@@ -279,11 +279,11 @@ def progress(
     from rich.console import Console
 
     console = Console(stderr=True)
-    bar = parts.Progress(
-        *(doing, parts.BarColumn(), parts.MofNCompleteColumn(), f"{things}, left"),
-        *(parts.TimeRemainingColumn(), "elapsed", parts.TimeElapsedColumn()),
-        console=console,
-    )
+    elapsed = ("elapsed", parts.TimeElapsedColumn())
+    counted = (parts.MofNCompleteColumn(), f"{things}, left")
+    has_total = (*counted, parts.TimeRemainingColumn(), *elapsed)
+    no_total = ("{task.completed:,}", f"{things},", *elapsed)
+    bar = parts.Progress(console=console)
     line = bar.add_task(doing, total=None)
     begin = time.monotonic()
     wait = _SHORT if delay is None else delay
@@ -294,6 +294,8 @@ def progress(
         nonlocal due, next_log
         seconds = time.monotonic() - begin
         due = due or seconds >= wait
+        numbers = no_total if total is None else has_total
+        bar.columns = (doing, parts.BarColumn(), *numbers)
         bar.update(line, completed=done, total=total)
         if console.is_terminal:
             if due:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -32,19 +33,23 @@ _MOST_SHOWN = 20  # lines of a table on the screen
 def summary_of(run: WatchRun) -> Summary:
     """Findings of a command that has written its rows."""
     state = run.monitor.state
+    incidents = incidents_of(run.store, since=run.since)
+    answered = [line["id"] for line in incidents if line["answer"]]
     tasks = run.store.query(
         "SELECT task, basis = 'unknown' AS new, count(*) AS rows, "
         "sum(alarm AND muted IS NULL) AS alarms, "
+        "sum(alarm AND muted IS NULL AND coalesce(incident, '') NOT IN "
+        "(SELECT value FROM json_each(:answered))) AS open_alarms, "
         "min(number) FILTER (WHERE alarm AND muted IS NULL) AS first_alarm, "
         "sum(alarm AND muted IS NOT NULL) AS muted FROM judged_row "
         "WHERE number > :since GROUP BY task, new ORDER BY min(number)",
         since=run.since,
+        answered=json.dumps(answered),
     )
     unknown = [line for line in tasks if line["new"]]
     alarmed = [line for line in tasks if line["alarms"]]
     alarmed.sort(key=lambda line: (-line["alarms"], line["first_alarm"]))
     rows = sum(line["rows"] for line in tasks)
-    incidents = incidents_of(run.store, since=run.since)
     is_more = _is_more_than_chance(run, tasks)
     standing_out = outstanding(incidents)
     return {
@@ -76,7 +81,10 @@ def summary_of(run: WatchRun) -> Summary:
 
 
 def _is_more_than_chance(run: WatchRun, tasks: Sequence[Line]) -> bool:
-    """Whether known tasks have more alarms than chance explains."""
+    """Whether known tasks have more alarms than chance explains.
+
+    Alarms of incidents that somebody has answered do not count.
+    """
     state = run.monitor.state
     codes = codes_by_name(run.monitor.model.tasks_.tolist())
     references = np.count_nonzero(~np.isnan(state.window), axis=1)
@@ -87,7 +95,7 @@ def _is_more_than_chance(run: WatchRun, tasks: Sequence[Line]) -> bool:
             reference = float(references[codes[line["task"]]])
             rate = highest_rate(state.rate, reference)
             laws.append(alarm_law(line["rows"], reference, rate))
-            alarms += line["alarms"]
+            alarms += line["open_alarms"]
     return chance_of(alarms, total_law(laws)) < STANDS_OUT
 
 
@@ -141,7 +149,10 @@ def show(summary: Summary) -> None:
         lines = outstanding(summary["incidents"])
         _show_first("Incidents that stand out", heads.split(), lines)
     elif summary["more_alarms_than_chance"]:
-        typer.echo("More alarms than chance explains, in no single incident.")
+        where = "in no single incident"
+        if any(line["stands_out"] for line in summary["incidents"]):
+            where = "beside incidents that you have answered"
+        typer.echo(f"More alarms than chance explains, {where}.")
     else:
         typer.echo("No new incident stands out from chance.")
     if summary["answers"]["given"]:

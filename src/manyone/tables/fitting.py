@@ -70,6 +70,7 @@ def fit_table(settings: TableModel, table: Table) -> Fitted:
     Z = encoder.encode(learned.columns, learned.codes())
     announce_fit(
         len(Z),
+        len(training.labels),
         training.n_rows,
         len(encode(training.labels)[0]),
         Z.shape[1],

@@ -25,6 +25,7 @@ _LEAST_SECONDS = 5.0
 
 def announce_fit(
     rows: int,
+    kept: int,
     total: int,
     tasks: int,
     coordinates: int,
@@ -36,8 +37,9 @@ def announce_fit(
 
     Parameters
     ----------
-    rows, total : int
-        Rows that the model is fitted to, and rows of the table.
+    rows, kept, total : int
+        Rows that the model is fitted to; these and the first ones, which only say what
+        came before; and rows of the table.
     tasks, coordinates : int
     is_tuned : bool
         Whether settings are searched.
@@ -47,13 +49,16 @@ def announce_fit(
     seconds = seconds_to_fit(rows, coordinates, is_tuned=is_tuned, in_time=in_time)
     if seconds < _LEAST_SECONDS:
         return
-    what = plural(rows, "row")
-    if rows < total:
-        what = f"a sample of {rows:,} of {plural(total, 'row')}"
+    what = plural(kept, "row")
+    if kept < total:
+        what = f"a sample of {kept:,} of {plural(total, 'row')}"
+    past = ""
+    if rows < kept:
+        past = f" (the first {kept - rows:,} only say what came before)"
     search = ", with a search of settings" if is_tuned else ""
     announce(
         f"fitting {what} of {plural(tasks, 'task')}, each as "
-        f"{plural(coordinates, 'number')}{search}: about {_in_words(seconds)}"
+        f"{plural(coordinates, 'number')}{past}{search}: about {_in_words(seconds)}"
     )
 
 

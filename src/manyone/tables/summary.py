@@ -12,6 +12,15 @@ from manyone.messages import plural, shortlist
 if TYPE_CHECKING:
     from manyone.tables.model import TableModel
 
+# Independent rows below this share of the rows of a task are worth a word.
+_CLEARLY_FEWER = 0.9
+# What the AUC of each line of `choice_` was measured on.
+_JUDGED_ON = {
+    "rows in time": " on made-up faults",
+    "faults": " on made-up faults",
+    "strangers": " on left-out rows of other tasks",
+}
+
 
 def summary_of(model: TableModel) -> list[tuple[str, str]]:
     """What a model was fitted to, how, and what it promises: headings and words."""
@@ -76,7 +85,9 @@ def _methods(model: TableModel) -> Iterator[tuple[str, str]]:
         line = dict(zip(model.choice_, values, strict=True))
         if line["method"] and not line["chosen"]:
             continue
-        auc = f", AUC {line['score']:.3f}" if np.isfinite(line["score"]) else ""
+        auc = ""
+        if np.isfinite(line["score"]):
+            auc = f", AUC {line['score']:.3f}{_JUDGED_ON.get(line['view'], '')}"
         setting = f" ({line['setting']})" if line["setting"] else ""
         method = f"{line['method']}{setting}: " if line["method"] else ""
         view = "" if line["view"] == "all" else f" for {line['view']}"
@@ -87,11 +98,18 @@ def _promises(model: TableModel) -> Iterator[tuple[str, str]]:
     """What normal rows raise: those of known tasks, of new ones, and those to come."""
     rate = model.promised_rate_
     n_tasks = len(model.tasks_)
-    borrowing = int(model.model_.calibration_.borrows(rate).sum())
+    calibration = model.model_.calibration_
+    borrowing = int(calibration.borrows(rate).sum())
     share = f"{100.0 * rate:.4g} %"
     words = f"at most {share} of normal rows raise an alarm, on average over tasks"
     if borrowing:
         words += f"; {borrowing:,} of {n_tasks:,} tasks borrow scores of others"
+        independent = np.median(calibration.counts)
+        training = model.training_
+        sizes = np.bincount(training.codes()[~training.outlier], minlength=n_tasks)
+        if independent < _CLEARLY_FEWER * np.median(sizes):
+            words += ", as the rows of a usual task count as about "
+            words += f"{independent:,.0f} independent ones"
     yield "promised", words
     unknown_rate = model.unknown_.rate(model.alarm_rate)
     if unknown_rate == 0.0:
