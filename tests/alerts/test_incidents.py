@@ -269,3 +269,20 @@ def test_rows_seen_before_count_as_rows_that_tell_nothing():
     for one, other in zip(found, wanted, strict=True):
         assert late[list(one.alarms)].tolist() == list(other.alarms)
         assert replace(one, alarms=()) == replace(other, alarms=())
+
+
+def test_rows_with_a_past_are_told_by_how_an_incident_began():
+    """Its end is compared with the fault, and looks wrong in the other direction."""
+    findings = made_up_findings(planted=(), timed=True)
+    of_task = np.flatnonzero(findings.rows.task == 5)
+    alarms = of_task[np.argsort(findings.rows.time[of_task])][:8]
+    rows = with_alarms(quiet_rows(findings), alarms, 1e-4)
+    score = rows.score.copy()
+    score[alarms] = findings.tasks.threshold[5] - np.array([1, 3, 2, 1, 1, 4, 9, 8])
+    rows = replace(rows, score=score)
+    with_past = replace(findings.tasks, with_past=True)
+    (whole,) = find_incidents(findings.tasks, rows, findings.rate)
+    (begun,) = find_incidents(with_past, rows, findings.rate)
+    assert whole.worst_row == rows.number[alarms[6]]
+    assert begun.worst_row == rows.number[alarms[1]]
+    assert replace(begun, worst_row=whole.worst_row, reason=whole.reason) == whole

@@ -25,6 +25,9 @@ from manyone.alerts.values import Rows, Tasks
 # All alarms of a task are one incident where that makes it so many times less likely by
 # chance.
 _TOGETHER = 10.0
+# Alarms that tell how an incident began. (Of a shift that lasts, a mean of 12 rows has
+# taken in less than half by then.)
+_BEGINNING = 3
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,9 @@ class Incident:
     depth : float
         How far the worst row lies below the threshold, in units of the task's scores.
     worst_row : int or str
-        Number of the worst row in the table; its id where rows have ids.
+        Number of the worst row in the table; its id where rows have ids. Where rows are
+        compared with earlier ones, the worst of the first three alarms: later rows are
+        compared with the fault, and may tell of its end.
     reason : str
         Of the worst row; empty where it has none.
     answer : str
@@ -344,7 +349,7 @@ class _Grouping:
         rows = self.rows
         task = int(rows.task[alarms[0]])
         worst_first = alarms[np.lexsort((alarms, -self.depth[alarms]))]
-        worst = int(worst_first[0])
+        worst = self._worst(alarms)
         leading = Counter(rows.leading[row] for row in alarms.tolist())
         when = rows.number if rows.time is None else rows.time
         return Incident(
@@ -356,10 +361,16 @@ class _Grouping:
             end=float(when[alarms].max()),
             by_chance=int(self.watched[task])
             * self._chance(alarms, task, with_quiet_rows),
-            depth=float(self.depth[worst]),
+            depth=float(self.depth[worst_first[0]]),
             worst_row=int(rows.number[worst]) if rows.ids is None else rows.ids[worst],
             reason=next(iter(rows.reasons[worst]), ""),
         )
+
+    def _worst(self, alarms: Codes) -> int:
+        """The row, of alarms in the order of time, whose reason is that of all."""
+        if self.tasks.with_past:
+            alarms = alarms[:_BEGINNING]
+        return int(alarms[np.lexsort((alarms, -self.depth[alarms]))[0]])
 
     def _chance(self, alarms: Codes, task: int, with_quiet_rows: bool) -> float:
         """Probability that the task shows as much by chance.

@@ -36,6 +36,8 @@ class Tasks:
         Where each task begins in `left_out`.
     runs : Runs
         Of low p-values in left-out rows.
+    with_past : bool
+        Whether rows are compared with earlier rows of their task.
     """
 
     names: tuple[str, ...]
@@ -47,6 +49,7 @@ class Tasks:
     left_out: Array
     starts: Codes
     runs: Runs
+    with_past: bool = False
 
     def take(self, numbers: Sequence[int]) -> Tasks:
         """Some of the tasks, which may repeat, without their left-out scores."""
@@ -61,6 +64,7 @@ class Tasks:
             left_out=np.empty(0),
             starts=np.zeros(len(chosen) + 1, dtype=np.intp),
             runs=self.runs,
+            with_past=self.with_past,
         )
 
 

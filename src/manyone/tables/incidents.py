@@ -158,6 +158,7 @@ def tasks_of(model: TableModel, new_names: Sequence[str] = ()) -> Tasks:
         left_out=calibration.scores,
         starts=np.array(starts, dtype=np.intp),
         runs=Runs(_sequences(model)),
+        with_past=bool(model.encoder_.layout.with_past),
     )
 
 
