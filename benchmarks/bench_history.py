@@ -14,6 +14,7 @@ Run ``python benchmarks/bench_history.py [PART ...]``; the parts are
 - ``seasons``: simulated fleets with a season and without: AUC of planted faults and
   false alarms at 10 % asked, with seasons (``history="auto"``) and without
   (``history=12``);
+- ``aftermath``: the same fleets: further alarms that normal rows raise after a fault;
 - ``lasting``: running means that a row moves by a bounded step only, so that a fault
   that lasts is not learned. Tried and rejected: it gains half a point of AUC at most;
 - ``speed``: scoring tables with and without the past of their rows, as a ratio of
@@ -46,7 +47,16 @@ from manyone.selection.criteria import own_aucs
 from manyone.tables import in_time, sampling
 from manyone.tables.past import SPAN, Compared
 
-PARTS = ("accuracy", "choice", "views", "rows", "seasons", "lasting", "speed")
+PARTS = (
+    "accuracy",
+    "choice",
+    "views",
+    "rows",
+    "seasons",
+    "aftermath",
+    "lasting",
+    "speed",
+)
 MODEL = IndependentOCKSR(metric="adaptive", kernel="laplacian", width=3.0)
 TRAINED = 100
 TESTED = 1500
@@ -371,6 +381,50 @@ def _by_fault(
     return [*areas_by_kind, 100 * usual["alarm"].mean()]
 
 
+def aftermath(draws: int = 2) -> None:
+    """Print how many more of the normal rows after a fault raise an alarm.
+
+    Every task has one fault in one column. Beside its rows the table stays the same, so
+    alarms that the table without faults raises, too, are not counted.
+    """
+    for kind, history in (("none", 12), ("hour of day", "auto")):
+        further: dict[tuple[float, int, str], list[list[int]]] = {}
+        for seed in range(draws):
+            table = seasonal_fleet(kind, seed)
+            first = table["when"].min()
+            length = table["when"].max() - first
+            begin = first + length * WEEKS / (WEEKS + LATER_WEEKS)
+            later = table[table["when"] >= begin].reset_index(drop=True)
+            model = bench_forward.fitted(table[table["when"] < begin], history=history)
+            usual = np.array(model.score(later)["alarm"], dtype=bool)
+            place = later.groupby("task").cumcount().to_numpy()
+            for size in (5.0, 20.0):
+                for rows in (1, 12):
+                    bad = (place >= 20) & (place < 20 + rows)
+                    spoiled = later.assign(a=later["a"] + size * bad)
+                    for direction in ({}, {"a": "up"}):
+                        answer = model.score(spoiled, direction=direction or None)
+                        alarm = np.array(answer["alarm"], dtype=bool)
+                        after = place - 20 - rows
+                        cuts = ((0, 12), (12, 36), (36, 96))
+                        counts = [
+                            int((alarm & ~usual & (after >= a) & (after < b)).sum())
+                            for a, b in cuts
+                        ]
+                        key = (size, rows, "up" if direction else "any")
+                        further.setdefault(key, []).append(counts)
+        tasks = later["task"].nunique()
+        for (size, rows, way), counts in further.items():
+            means = np.mean(counts, axis=0) / tasks
+            words = ", ".join(f"{mean:.1f}" for mean in means)
+            print(
+                f"season {kind:12} size {size:4.0f} rows {rows:2} direction {way:3}: "
+                f"further alarms in the next 12, 24, 60 rows: {words}; "
+                f"together {means.sum():.0f}",
+                flush=True,
+            )
+
+
 def bounded_differences(X: Array, task: Codes, bound: float) -> Array:
     """Differences from a running mean that follows a row so many usual ones at most."""
     short = 1.0 - 2.0 / (SPAN + 1.0)
@@ -514,6 +568,7 @@ CALLS = {
     "views": views,
     "rows": rows_learned,
     "seasons": seasons,
+    "aftermath": aftermath,
     "lasting": lasting,
     "speed": speed,
 }
