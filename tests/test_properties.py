@@ -200,6 +200,23 @@ def test_order_of_rows_does_not_matter(method, problem, setting):
     assert_same_pvalues(a, b, scores=problem.new())
 
 
+@methods
+def test_order_of_copies_with_unlike_weights_does_not_matter(method):
+    rng = np.random.default_rng(0)
+    distinct = np.arange(32) % 4
+    place = np.concatenate([np.arange(32), np.arange(15), np.arange(7)])
+    X = rng.normal(size=(32, 3))[place]
+    weight = rng.uniform(0.3, 2.0, len(place))
+    new = rng.normal(size=(8, 3))
+    fits = []
+    for order in (np.arange(len(place)), rng.permutation(len(place))):
+        model = make(method).fit(
+            X[order], task=distinct[place][order], sample_weight=weight[order]
+        )
+        fits.append([*model.score_tasks(new).ravel(), *model.offset_])
+    np.testing.assert_array_equal(*fits)
+
+
 @pytest.mark.slow
 @methods
 @examples

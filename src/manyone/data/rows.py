@@ -275,7 +275,9 @@ def training_rows(
         content = row_numbers(
             np.column_stack([row_numbers(np.sort(checked, axis=1)), content])
         )
-    order = np.lexsort((content, np.where(codes == MISSING, len(tasks), codes)))
+    of_task = np.where(codes == MISSING, len(tasks), codes)
+    # Copies in an order of their own, too: sums of their weights are rounded.
+    order = np.lexsort((weight[counted], mask[counted], content, of_task))
     source = counted[order]
     checked = checked[np.ix_(order, order)] if square else checked[order]
     codes = codes[order]
