@@ -450,3 +450,26 @@ def test_a_column_that_grows_raises_no_alarms_after_a_gap():
     for gap in (15, 48):
         moved = first.assign(when=first.when + gap, disk=first.disk + 0.03 * gap)
         assert model.score(moved).alarm.mean() <= 0.1
+
+
+def test_a_column_that_stands_still_raises_alarms_though_it_moves_in_bursts():
+    """Its swing is often small: in standard deviations none would be unusual."""
+    rng = np.random.default_rng(0)
+    tasks, rows = 10, 300
+    phase = 2 * np.pi * (np.arange(rows) / 60 + rng.random((tasks, 1)))
+    noise = rng.normal(size=(2, tasks, rows))
+    table = pd.DataFrame(
+        {
+            "flow": (noise[0] * np.exp(1.5 * np.sin(phase))).ravel(),
+            "pressure": noise[1].ravel(),
+            "pump": np.repeat(np.arange(tasks), rows),
+            "when": np.tile(np.arange(rows), tasks),
+        }
+    )
+    later = table[table["when"] >= 240].reset_index(drop=True)
+    model = in_time(alarm_rate=0.05).fit(table[table["when"] < 240])
+    stuck = later.assign(flow=later.groupby("pump")["flow"].transform("first"))
+    usual = model.score(later)["alarm"].to_numpy().reshape(tasks, 60)
+    alarm = model.score(stuck)["alarm"].to_numpy().reshape(tasks, 60)
+    assert usual.mean() <= 0.05
+    assert alarm[:, 20:].mean() > 0.95

@@ -189,7 +189,10 @@ def _with_past(
         made["level"] = column.level
     for part, numbers in made.items():
         if len(np.unique(numbers[np.isfinite(numbers)])) > 2:
-            curves[part] = Curve.learn(numbers, linear)
+            if part == "swing":
+                curves[part] = Curve.learn_swing(numbers)
+            else:
+                curves[part] = Curve.learn(numbers, linear)
     used = tuple(part for part in PARTS if part in parts and part in curves)
     if used in ((), ("level",)) and column.usual is None:
         return values

@@ -26,7 +26,7 @@ from manyone.selection.criteria import own_aucs, rounded
 from manyone.selection.search import ERRORS_OF_FAULTS, Judged, preferred
 from manyone.tables.choice import ChoiceLine
 from manyone.tables.columns import Column, Columns
-from manyone.tables.maps import PARTS
+from manyone.tables.maps import PARTS, swing_scale
 from manyone.tables.training import TrainingTable
 
 #: Part of each task's rows, the last in time, that is judged by the rows before.
@@ -308,6 +308,11 @@ def _areas(
 
     def joined(rows: RowsInTime) -> Array:
         """The columns of all parts side by side."""
+        # As in the model: see `Curve.learn_swing`.
+        median = np.median(learned.swing, axis=0)
+        rests = median <= 0.0
+        scaled = swing_scale(rows.swing, np.where(rests, 1.0, median))
+        rows = rows._replace(swing=np.where(rests, rows.swing, scaled))
         parts = (getattr(rows, part)[:, places] for part, places in columns.items())
         return np.hstack([*parts])
 

@@ -92,11 +92,40 @@ class Curve:
         slopes = _BEYOND / np.where(tails > 0, tails, distinct[-1] - distinct[0])
         return cls(distinct[chosen], scores[chosen], slopes)
 
+    @classmethod
+    def learn_swing(
+        cls, values: Array, knots: int = 33, forgotten: float = 5.0
+    ) -> Curve:
+        """The curve of swings (n,): a logarithm below their median, linear above.
+
+        Swings have a long upper tail. In units of their standard deviation 0 is near
+        what is usual, and a column that stands still would raise no alarm. A swing of
+        less than ``exp(-forgotten)`` medians, which some 30 rows without a movement
+        leave of it, counts as that.
+        """
+        values = values[np.isfinite(values)]
+        median = float(np.median(values))
+        if median <= 0.0:  # it usually stands still
+            return cls.learn(values, 1.0)
+        top = max(float(values.max()), 1.01 * median)
+        low = median * np.exp(np.linspace(-forgotten, 0.0, knots))
+        points = np.append(low, top)
+        coordinates = swing_scale(values, median, forgotten)
+        scores = swing_scale(points, median, forgotten) - coordinates.mean()
+        slopes = _BEYOND / np.array([median, top - median])
+        return cls(points, scores / coordinates.std(), slopes)
+
     def undo(self, z: Array) -> Array:
         """Values (n,) that become these coordinates (n,)."""
         below = np.minimum(z - self.scores[0], 0.0) / self.slopes[0]
         above = np.maximum(z - self.scores[-1], 0.0) / self.slopes[1]
         return np.asarray(np.interp(z, self.scores, self.knots) + below + above)
+
+
+def swing_scale(swings: Array, median: Array | float, forgotten: float = 5.0) -> Array:
+    """Swings less their median, which is above 0; below it logarithms, times it."""
+    low = np.log(np.clip(swings / median, np.exp(-forgotten), 1.0))
+    return np.asarray(np.where(swings < median, median * low, swings - median))
 
 
 def apply_curves(curves: Sequence[Curve], values: Array) -> Array:
