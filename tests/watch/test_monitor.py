@@ -511,3 +511,25 @@ def test_first_rows_of_every_task_raise_the_alarms_of_the_model(sizes, rate):
         np.testing.assert_array_equal(alarm, model.predict(new, task=tasks) == -1)
         raised += np.count_nonzero(alarm)
     assert raised > 0
+
+
+def test_answers_to_faults_alone_do_not_loosen_thresholds():
+    """One machine breaks, and somebody calls its alarms faults; others go on."""
+    rng = np.random.default_rng(0)
+    n_tasks, trained, rate = 8, 60, 0.05
+    X = rng.normal(size=(n_tasks * trained, 4))
+    task = np.repeat(np.arange(n_tasks), trained)
+    method = IndependentOCKSR(metric="adaptive", kernel="laplacian", width=3.0)
+    monitor = Monitor(method.set_params(alarm_rate=rate).fit(X, task=task))
+    quiet = []
+    for step in range(300):
+        rows = rng.normal(size=(n_tasks, 4))
+        is_broken = 50 <= step < 62
+        rows[0] += 30.0 * is_broken
+        watched = monitor.update(
+            rows, task=np.arange(n_tasks), id=np.arange(8) + 8 * step
+        )
+        if is_broken and watched.alarm[0]:
+            monitor.feedback([8 * step], normal=False)
+        quiet.append(watched.alarm[1:])
+    assert np.mean(quiet[62:]) <= 0.075

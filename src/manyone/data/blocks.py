@@ -22,6 +22,9 @@ from manyone.data.labels import (
 )
 from manyone.data.rows import MISSING, CodedRows, check_rows
 
+# Values of one kernel block, 16 MB: enough for BLAS, and little beside m x m.
+_FLOATS = 2**21
+
 
 @dataclass(frozen=True, eq=False)
 class Block:
@@ -158,8 +161,7 @@ def claims_of(block: Block, counted: bool) -> dict[str, object]:
 
 def kernel_blocks(n_rows: int, n_columns: int) -> Iterator[slice]:
     """Slices of rows whose kernel values against `n_columns` points fit in a block."""
-    # 16 MB of values: enough for BLAS, and little beside an m x m matrix.
-    step = int(np.clip(2**21 // max(n_columns, 1), 256, 16384))
+    step = int(np.clip(_FLOATS // max(n_columns, 1), 256, 16384))
     for start in range(0, n_rows, step):
         yield slice(start, min(start + step, n_rows))
 

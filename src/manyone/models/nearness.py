@@ -218,7 +218,7 @@ def nearest_points(
 
     compared = np.arange(n) if which is None else which
     if codes is not None and near_enough > 0.0:
-        most_points = int(np.bincount(point_codes).max(initial=0))
+        most_points = int(np.unique_counts(point_codes).counts.max(initial=0))
         for places, tasks in blocks_by_task(codes[compared], 4 * most_points):
             block_rows = compared[places]
             new_rows = points.new_rows(X[block_rows])

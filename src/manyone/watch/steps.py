@@ -99,15 +99,20 @@ def forget_thresholds(state: MonitorState, anchors: Anchors, t: Codes) -> None:
 
 
 def _believed_normal(state: MonitorState, t: Codes) -> Array:
-    """Probability (k,) that an unanswered alarm is of a normal row, from answers.
+    """Probability (k,) that an unanswered alarm is of a normal row.
 
-    The answers of all tasks give a prior, which counts for two answers of the task.
+    Answers tell it: those of all tasks give a prior, which counts for two answers of
+    the task. But people may answer faults alone. Normal rows of the task raise alarms
+    at the rate all the same. So among the alarms that nobody has called a fault, at
+    least as many are of normal rows (and one, as rows are few at first).
     """
     counts = np.ones(len(state.answers)) @ state.answers  # faster than sum(axis=0)
     prior = (1.0 + counts[0]) / (2.0 + counts.sum())
     normal, abnormal = state.answers[t].T
-    believed: Array = (normal + 2.0 * prior) / (normal + abnormal + 2.0)
-    return believed
+    answered = (normal + 2.0 * prior) / (normal + abnormal + 2.0)
+    open_alarms = np.maximum(state.alarms[t] - abnormal, 1.0)
+    expected = np.minimum((1.0 + state.rate * state.rows[t]) / open_alarms, 1.0)
+    return np.asarray(np.maximum(answered, expected))
 
 
 def push(state: MonitorState, t: Codes, scores: Array, *, confirmed: bool) -> None:
