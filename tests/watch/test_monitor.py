@@ -516,7 +516,9 @@ def test_first_rows_of_every_task_raise_the_alarms_of_the_model(sizes, rate):
 def test_answers_to_faults_alone_do_not_loosen_thresholds():
     """One machine breaks, and somebody calls its alarms faults; others go on."""
     rng = np.random.default_rng(0)
-    n_tasks, trained, rate = 8, 60, 0.05
+    n_tasks = 8
+    trained = 60
+    rate = 0.05
     X = rng.normal(size=(n_tasks * trained, 4))
     task = np.repeat(np.arange(n_tasks), trained)
     method = IndependentOCKSR(metric="adaptive", kernel="laplacian", width=3.0)
