@@ -300,7 +300,11 @@ def ahead(sets: int = 5) -> None:
 
 
 def gaps(sets: int = 3, tasks: int = 40) -> None:
-    """Alarms of the first 12 rows: at most what was asked, whatever came before."""
+    """Alarms of the first 12 rows: at most what was asked, whatever came before.
+
+    And those of rows with a shift of 3 in a column, without a gap and after one of 24
+    rows, as a weekend is one where rows come in working hours.
+    """
     for kind in ("none", "AR rows", "jumps", "slow drift"):
         raised = []
         for seed in range(sets):
@@ -312,11 +316,15 @@ def gaps(sets: int = 3, tasks: int = 40) -> None:
             for rows, moved in ((later, 0), (later, 2000), (first, -5000)):
                 alarm = model.score(rows.assign(when=rows.when + moved)).alarm
                 shares.append(alarm.to_numpy().reshape(tasks, 30)[:, :12].mean())
+            for moved in (0, 24):
+                shifted = later.assign(when=later.when + moved, a=later.a + 3.0)
+                alarm = model.score(shifted).alarm
+                shares.append(alarm.to_numpy().reshape(tasks, 30)[:, :12].mean())
             raised.append(shares)
-        usual, after_gap, anew = np.mean(raised, axis=0)
+        usual, after_gap, anew, caught, caught_after = np.mean(raised, axis=0)
         print(
             f"{kind}: {usual:.1%} with a past, {after_gap:.1%} after a gap, {anew:.1%} "
-            "anew (10 asked)",
+            f"anew (10 asked); of shifts {caught:.1%}, {caught_after:.1%} after 24 rows",
             flush=True,
         )
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from manyone.history.past import Past, past_columns
+from manyone.history.past import RESTART, Past, past_columns
 from manyone.history.seasons import SEASONS, Season, Seasonal
 
 SPAN = 12
@@ -198,8 +198,8 @@ def test_a_long_gap_starts_again_and_a_usual_one_does_not():
     codes = np.zeros(40, dtype=int)
     times = np.arange(40.0)
     for gap, begins_again in (
-        (SPAN - 1.5, False),
-        (SPAN + 9.0, True),
+        (RESTART * SPAN - 1.0, False),
+        (RESTART * SPAN + 9.0, True),
     ):
         later = times + gap * (np.arange(40) >= 20)
         columns, past = past_columns(X, codes, later, Past.none(1, 1), SPAN)

@@ -21,11 +21,10 @@ silence for ever after: that mean does not forget it, and never had it in traini
 Rows of one entity and one time have the same past, and count as one row, their mean. So
 nothing depends on the order in which rows are given.
 
-A gap in time that is longer than a span usually is starts the past of an entity again:
-a mean of 12 rows says nothing of a growing column after the time of 12 rows. (Where
-gaps of five spans were allowed, all of the next 12 normal rows raised an alarm.) Swings
-go on: how far a column moves from row to row is known after a gap, too. The step over
-the gap does not count.
+A gap in time that is longer than three spans usually are starts the past of an entity
+again: a mean from before it says nothing of a column that grows. Swings go on: how far
+a column moves from row to row is known after a gap, too. The step over the gap does not
+count.
 
 Where a column has a season (:mod:`manyone.history.seasons`), its values count by how
 far they are from what is usual at their time: :math:`x_j` is replaced by
@@ -52,6 +51,10 @@ from manyone.history.running import (
 )
 from manyone.history.seasons import PhaseSums, Seasonal, level_of, usual_values
 
+#: A longer gap in time starts the past again, in spans of usual gaps. (After gaps of
+#: up to five, all of the next 12 normal rows raised an alarm where a column grows. With
+#: one, every weekend hid faults: ``benchmarks/bench_forward.py gaps``.)
+RESTART = 3
 #: Rows that tell how long gaps in time usually are, in spans.
 LONG = 50
 # Gaps that tell what is usual.
@@ -423,7 +426,7 @@ def _sequences(moments: Moments, past: Past, span: int) -> _Sequences:
     initial = past.gaps[moments.entity[starts], 1:]
     before = running(terms, starts, initial, LONG * span)
     weight = np.maximum(before[:, 1], 1.0)
-    is_long = gap * weight > span * before[:, 0]
+    is_long = gap * weight > RESTART * span * before[:, 0]
     is_long &= before[:, 1] > weight_of(_USUAL_GAPS, LONG * span)
     # What an entity ended with has been looked at before.
     begins = is_first | (is_long & ~moments.is_last)
