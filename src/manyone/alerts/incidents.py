@@ -367,7 +367,7 @@ class _Grouping:
         )
 
     def _worst(self, alarms: Codes) -> int:
-        """The row, of alarms in the order of time, whose reason is that of all."""
+        """The row that gives the incident its reason; `alarms` are in order of time."""
         if self.tasks.with_past:
             alarms = alarms[:_BEGINNING]
         return int(alarms[np.lexsort((alarms, -self.depth[alarms]))[0]])

@@ -43,10 +43,11 @@ _CANDIDATES = {
     "values": PARTS[:1],
     "past": PARTS[1:],
 }
-# Rows of a task to learn from that are enough to choose; half as many to judge by, and
-# as many tasks (`benchmarks/bench_history.py rows`).
+# Enough to choose: rows of a task to learn from, rows of it to judge by, and tasks
+# (`benchmarks/bench_history.py rows`).
 _EARLIER_ROWS = 100
-_LATER_ROWS = _MOST_TASKS = _EARLIER_ROWS // 2
+_LATER_ROWS = 50
+_MOST_TASKS = 50
 # A column drifts if later values are so many times as far from the mean of earlier ones
 # as these.
 _DRIFTS = 1.5
