@@ -5,12 +5,17 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import closing
+from copy import deepcopy
+from threading import Thread
 
 import polars as pl
 import pytest
 
+import manyone
 from manyone.cli import main
+from manyone.cli.models import changing
 from manyone.files import locked
+from manyone.watch.refit import Verdict
 from receivers import Receiver
 from streams import broken, calm_rows, in_time, query
 
@@ -153,3 +158,29 @@ def test_messages_and_answers_of_a_file(here, monkeypatch, capsys):
     assert main(["run", "fleet.toml"]) == 0
     assert query("SELECT count(*) FROM answers WHERE used") == [(len(alarms),)]
     receiver.die()
+
+
+def test_a_refit_undoes_no_change_of_its_model_meanwhile(here, monkeypatch):
+    """Somebody recalibrates while the challenger is fitted: both are in the file."""
+    calm_rows(9).write_csv("today.csv")
+    write(DATA + "[refit]\nevery_days = 0\n")
+    assert main(["run", "fleet.toml"]) == 0
+    others = []
+
+    def recalibrate():
+        with changing(here / "fleet.manyone") as model:
+            model.recalibrate(0.02)
+
+    def challenge_while_another_works(champion, rows, days):
+        others.append(Thread(target=recalibrate))
+        others[0].start()
+        others[0].join(1.0)
+        challenger = deepcopy(champion)
+        challenger.random_state = 7
+        return Verdict(challenger, "It took its place", {})
+
+    monkeypatch.setattr("manyone.cli.run.challenge", challenge_while_another_works)
+    assert main(["run", "fleet.toml"]) == 0
+    others[0].join()
+    model = manyone.load("fleet.manyone")
+    assert (model.random_state, model.promised_rate_) == (7, 0.02)

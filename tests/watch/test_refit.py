@@ -235,7 +235,8 @@ def test_models_are_kept_and_a_kill_in_between_is_made_good(
         with open_store(state) as store:
             if number == 4:  # killed before the file is replaced
                 with monkeypatch.context() as patch:
-                    patch.setattr("manyone.watch.versions.complete", lambda *_: False)
+                    step = "manyone.watch.versions._bring_into_use"
+                    patch.setattr(step, lambda *_: None)
                     replace_model(store, path, model, {"rows": number})
             elif number == 5:  # killed after that
                 with monkeypatch.context() as patch:

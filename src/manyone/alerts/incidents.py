@@ -179,11 +179,14 @@ class Findings:
 
     @cached_property
     def open_alarms(self) -> Mask:
-        """Alarms that nobody has called normal or a fault, shape (m,)."""
-        if not self.rows.answers:
-            return self.rows.alarm
-        is_open = [answer not in ("normal", "fault") for answer in self.rows.answers]
-        return self.rows.alarm & np.array(is_open, dtype=bool)
+        """Alarms that nobody has answered, nor their incident, shape (m,)."""
+        is_open = self.rows.alarm.copy()
+        if self.rows.answers:
+            is_open &= ~np.isin(self.rows.answers, ("normal", "fault"))
+        for incident in self.incidents:
+            if incident.answer:
+                is_open[[*incident.alarms]] = False
+        return is_open
 
     @cached_property
     def chance(self) -> float:

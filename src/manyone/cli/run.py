@@ -192,16 +192,18 @@ class _Due:
             day = self._is_due(store, _REFITTED, settings.get("every_days", 7.0))
             if day is None:
                 return
-            champion = load_model(self._model)
-            rows = kept_rows_of(store, champion)
-            store.set_note(_REFITTED, repr(day))
-            if last is None or rows is None:
-                # The first model is new: count days from now on.
+            with locked(self._model):  # so that nobody recalibrates it meanwhile
+                champion = load_model(self._model)
+                rows = kept_rows_of(store, champion)
+                store.set_note(_REFITTED, repr(day))
+                if last is None or rows is None:
+                    # The first model is new: count days from now on.
+                    store.commit()
+                    return
+                with working("refitting"):
+                    days = settings.get("train_days", 30.0)
+                    verdict = challenge(champion, rows, days)
+                if verdict.challenger is not None:
+                    replace_model(store, self._model, verdict.challenger, verdict.facts)
                 store.commit()
-                return
-            with working("refitting"):
-                verdict = challenge(champion, rows, settings.get("train_days", 30.0))
-            if verdict.challenger is not None:
-                replace_model(store, self._model, verdict.challenger, verdict.facts)
-            store.commit()
         typer.echo(f"{verdict.sentence}.")

@@ -38,7 +38,7 @@ def summary_of(run: WatchRun) -> Summary:
     tasks = run.store.query(
         "SELECT task, basis = 'unknown' AS new, count(*) AS rows, "
         "sum(alarm AND muted IS NULL) AS alarms, "
-        "sum(alarm AND muted IS NULL AND coalesce(incident, '') NOT IN "
+        "sum(alarm AND muted IS NULL AND answer = -1 AND coalesce(incident, '') NOT IN "
         "(SELECT value FROM json_each(:answered))) AS open_alarms, "
         "min(number) FILTER (WHERE alarm AND muted IS NULL) AS first_alarm, "
         "sum(alarm AND muted IS NOT NULL) AS muted FROM judged_row "
@@ -83,7 +83,7 @@ def summary_of(run: WatchRun) -> Summary:
 def _is_more_than_chance(run: WatchRun, tasks: Sequence[Line]) -> bool:
     """Whether known tasks have more alarms than chance explains.
 
-    Alarms of incidents that somebody has answered do not count.
+    Alarms that somebody has answered do not count, nor do others of their incident.
     """
     state = run.monitor.state
     codes = codes_by_name(run.monitor.model.tasks_.tolist())

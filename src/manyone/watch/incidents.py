@@ -70,10 +70,14 @@ class IncidentFinder:
         }
 
     def find(self, numbers: range) -> None:
-        """Find the incidents that the last rows of the store join."""
+        """Find the incidents that the last rows of the store join.
+
+        An alarm that was called normal stays in its incident, and is no evidence.
+        """
         lines = self._store.execute(
-            "SELECT name, number, rows, depth, iif(answer = 1, 1.0, rank_p), "
-            "iif(answer = 1, 1.0, depth_p), alarm AND muted IS NULL AND answer <> 1, "
+            "SELECT name, number, rows, iif(answer = 1, 0.0, depth), "
+            "iif(answer = 1, 1.0, rank_p), iif(answer = 1, 1.0, depth_p), "
+            "alarm AND muted IS NULL, "
             "coalesce(leading, ''), coalesce(json_extract(reasons, '$[0]'), '') "
             "FROM task JOIN judged_row ON judged_row.task = name "
             "AND number >= coalesce(stretch, :first) "
@@ -105,7 +109,7 @@ class IncidentFinder:
         alarms = np.flatnonzero(rows["alarm"])
         goes_on = False
         joined = []
-        if len(alarms):  # none, if people have called all of them normal
+        if len(alarms):
             starts = starts_of(rows["place"][alarms], self._calm)
             for start, end in pairwise([*starts, len(alarms)]):
                 last = rows["number"][alarms[end - 1]]
@@ -129,10 +133,7 @@ class IncidentFinder:
     def _keep_incidents(
         self, stretches: Sequence[Stretch], incidents: Sequence[Incident]
     ) -> None:
-        """Replace the stored incidents of stretches.
-
-        An incident that stood out once still does: further alarms cannot explain it.
-        """
+        """Replace the stored incidents of stretches."""
         store = self._store
         stretch_numbers = [stretch.number for stretch in stretches]
         first_alarms = [incident.alarms[0] for incident in incidents]
@@ -151,9 +152,8 @@ class IncidentFinder:
             ":now, :now) "
             'ON CONFLICT (id) DO UPDATE SET "column" = excluded."column", '
             "alarms = excluded.alarms, rows = excluded.rows, "
-            '"end" = excluded."end", by_chance = min(by_chance, excluded.by_chance), '
-            "stands_out = max(stands_out, excluded.stands_out), "
-            "worst_row = excluded.worst_row, "
+            '"end" = excluded."end", by_chance = excluded.by_chance, '
+            "stands_out = excluded.stands_out, worst_row = excluded.worst_row, "
             "reason = excluded.reason, changed = excluded.changed",
             [
                 {

@@ -81,13 +81,14 @@ def deliver(store: Store, send: Send, seconds: float = PATIENCE) -> None:
 def _withdraw(store: Store) -> None:
     """Delete messages that wait for their time and are not needed any more.
 
-    Somebody has answered their incident, or its alarms have joined another one.
+    Somebody has answered their incident, its alarms have joined another one, or it does
+    not stand out any more.
     """
     store.execute(
         "DELETE FROM message WHERE tries = 0 AND due > ? AND "
         "json_extract(content, '$.kind') = 'incident' AND "
         "NOT EXISTS (SELECT 1 FROM incidents WHERE incidents.id = message.id "
-        "AND incidents.answer IS NULL)",
+        "AND incidents.stands_out AND incidents.answer IS NULL)",
         [now_text()],
     )
 

@@ -34,7 +34,7 @@ STREAM_ROW = np.dtype(
         ("depth", np.float64),  # below the threshold, in units of the task's scores
         ("rank_p", np.float64),
         ("depth_p", np.float64),
-        ("alarm", np.bool_),  # that counts: neither muted nor called normal
+        ("alarm", np.bool_),  # that is not muted
         ("leading", np.object_),
         ("reason", np.object_),
     ]

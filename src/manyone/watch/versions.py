@@ -36,6 +36,9 @@ def replace_model(
 ) -> None:
     """Replace the model in a file by another, and make both of them versions.
 
+    The caller has locked the file since it read the model that the other one was fitted
+    after. So no change of the model by another process is lost.
+
     Parameters
     ----------
     store : Store
@@ -59,7 +62,7 @@ def replace_model(
     _write_facts(new, facts | {"replaces": _version(path, last).name})
     store.set_note(_COMING, str(last + 1))
     store.commit()
-    complete(store, path)
+    _bring_into_use(store, path, last + 1)
 
 
 def complete(store: Store, path: Path) -> bool:
@@ -67,20 +70,24 @@ def complete(store: Store, path: Path) -> bool:
     coming = store.note(_COMING)
     if not coming:
         return False
-    version = _version(path, int(coming))
     with locked(path):
-        write_atomically(path, version.read_bytes())
+        _bring_into_use(store, path, int(coming))
+    return True
+
+
+def _bring_into_use(store: Store, path: Path, number: int) -> None:
+    """Replace the model in a locked file by a version, and start its store anew."""
+    write_atomically(path, _version(path, number).read_bytes())
     model = load(path)
     rows = kept_rows_of(store, model)
     past = None if rows is None else model.read(rows.table)[1]
     store.start_again(model, past)
-    store.set_note(_LAST, coming)
+    store.set_note(_LAST, str(number))
     store.set_note(_COMING, "")
     store.commit()
     for old in sorted(_folder(path).glob("*.manyone"))[:-KEPT]:
         old.with_suffix(".json").unlink(missing_ok=True)
         old.unlink()
-    return True
 
 
 def _folder(path: Path) -> Path:
