@@ -40,7 +40,7 @@ from manyone._types import Array
 from manyone.datasets import load_coil100, load_faces, load_keystrokes, load_mnist
 from manyone.experiments import Plan, run
 from manyone.experiments.data import DATASETS, draw, names
-from manyone.experiments.methods import DEFAULT, Method, compared, ours
+from manyone.experiments.methods import DEFAULT, Method, compared, is_of_package
 from manyone.experiments.protocols import Protocol
 from manyone.metrics import task_aucs
 
@@ -77,7 +77,9 @@ def verdict(ok: bool, words: str) -> bool:
 def faults(seeds: int, out: Path) -> bool:
     """What `manyone reproduce --protocol faults` runs, without our other methods."""
     methods = compared("faults")
-    only = tuple(m.name for m in methods if m.family == "auto" or not ours(m.name))
+    only = tuple(
+        m.name for m in methods if m.family == "auto" or not is_of_package(m.name)
+    )
     workers = joblib.effective_n_jobs(None)
     outcomes = run(Plan(SETS, ("faults",), seeds, only=only), out, workers=workers)
     aucs: dict[tuple[str, str], Array] = {}
@@ -108,7 +110,7 @@ def faults(seeds: int, out: Path) -> bool:
             "raised"
         )
     informed, hedge = (aucs[f"auto ({kind})", DEFAULT] for kind in ("faults", "any"))
-    rivals = {key[0]: aucs[key] for key in best.values() if not ours(key[0])}
+    rivals = {key[0]: aucs[key] for key in best.values() if not is_of_package(key[0])}
     top = max(rivals, key=lambda name: rivals[name].mean())
     used = {name: aucs[name, DEFAULT].mean() for name in AS_USED}
     cost = (informed - hedge).mean(axis=0)
@@ -195,7 +197,7 @@ def contamination(seeds: int, out: Path) -> bool:
     """AUC lost to faults among the training rows, of `auto` and of rivals."""
     aucs = {}
     for method in compared("faults"):
-        is_compared = method.name == "auto (faults)" or not ours(method.name)
+        is_compared = method.name == "auto (faults)" or not is_of_package(method.name)
         if method.setting == DEFAULT and is_compared and method.quick:
             jobs = [(name, seed, method) for name in SETS for seed in range(seeds)]
             drops = np.array(_parallel(drop, jobs)).reshape(len(SETS), seeds, 2)

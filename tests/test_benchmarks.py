@@ -34,6 +34,17 @@ def test_every_script_opens_with_how_it_is_run(path):
         assert f"benchmarks/{path.name}" in docstring
 
 
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.py")), ids=lambda p: p.name)
+def test_every_script_finds_what_it_imports(load, path):
+    """Names of the package move, and no other test runs every script."""
+    try:
+        load(path.stem)
+    except ModuleNotFoundError as error:
+        if error.name.partition(".")[0] == "manyone":
+            raise
+        pytest.skip(f"{error.name} is not installed")
+
+
 def test_contenders_are_measured_and_who_is_missing_is_named(load, monkeypatch):
     contenders = load("contenders")
     bench = load("bench_contenders")
