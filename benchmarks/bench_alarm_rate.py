@@ -144,9 +144,13 @@ def worst_of_many(draws: int, rate: float, n_tasks: int = 50, n_rows: int = 10) 
         for _ in range(draws):
             spread = np.exp(sigma * rng.normal(size=n_tasks))
             D = np.abs(rng.normal(size=(n_tasks, n_rows))) * spread[:, None]
-            ours = Calibration.from_scores(
-                -D.ravel(), codes, np.ones(D.size), n_tasks, "held-out"
-            ).offsets(rate)[0]
+            ours = (
+                Calibration.from_scores(
+                    -D.ravel(), codes, np.ones(D.size), n_tasks, "held-out"
+                )
+                .at(rate)
+                .offsets()[0]
+            )
             limits = np.array(
                 [-ours, D.max(axis=1), informed_thresholds(D, sigma, rate)]
             )

@@ -57,8 +57,8 @@ LIMITS = {
     "JointOCKSR().fit": Limit(48, 102),
     "NonlinearOCKSR().fit": Limit(75, 141),
     "JointOCKSR(landmarks=).fit": Limit(80, 170),
-    "manyone fit": Limit(230, 610),
-    "manyone score": Limit(125, 307),
+    "manyone fit": Limit(230, 609),
+    "manyone score": Limit(125, 305),
 }
 
 

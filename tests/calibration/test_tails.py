@@ -38,13 +38,15 @@ def test_exact_in_the_tail_and_safe_above():
     sketch = tails.calibration(T, "leave-one-out")
     new = -RNG.gamma(2.0, size=2000)
     claim = RNG.integers(0, T, 2000)
-    p, q = (c.pvalues(new, claim, 0.05) for c in (exact, sketch))
+    p, q = (c.at(0.05).pvalues(new, claim) for c in (exact, sketch))
     assert np.all(q >= p - 1e-12)
     lowest = [np.sort(SCORES[t == CODES])[49] for t in range(T)]
     tail = new < np.array(lowest)[claim]
     np.testing.assert_allclose(q[tail], p[tail], rtol=1e-12)
     assert np.max(q - p) < 0.02
-    np.testing.assert_allclose(exact.offsets(0.01)[0], sketch.offsets(0.01)[0])
+    np.testing.assert_allclose(
+        exact.at(0.01).offsets()[0], sketch.at(0.01).offsets()[0]
+    )
     np.testing.assert_array_equal(exact.counts, sketch.counts)
 
 

@@ -42,11 +42,11 @@ def test_pvalues_count_calibration_scores(rate):
     # Ties with calibration scores included.
     new = np.concatenate([-np.abs(rng.normal(size=200)), scores])
     task = np.concatenate([rng.integers(0, 2, 200), codes])
-    p = calibration.pvalues(new, task, rate)
+    p = calibration.at(rate).pvalues(new, task)
     for s, t, value in zip(new, task, p, strict=True):
         own = scores[codes == t]
         assert value == pytest.approx((1 + np.sum(own <= s)) / (len(own) + 1))
-    offsets, rates = calibration.offsets(rate)
+    offsets, rates = calibration.at(rate).offsets()
     assert np.all(rates == rate)
     assert np.array_equal(new < offsets[task], p <= rate)
 
@@ -68,8 +68,10 @@ def test_left_out_rows_are_ranked_among_the_others():
 
 def test_offset_is_an_order_statistic():
     scores, codes, calibration = made([19])
-    assert calibration.offsets(0.05)[0][0] == pytest.approx(scores.min(), abs=1e-11)
-    assert calibration.offsets(0.1)[0][0] == pytest.approx(
+    assert calibration.at(0.05).offsets()[0][0] == pytest.approx(
+        scores.min(), abs=1e-11
+    )
+    assert calibration.at(0.1).offsets()[0][0] == pytest.approx(
         np.sort(scores)[1], abs=1e-11
     )
 
@@ -109,7 +111,7 @@ def test_small_tasks_borrow_and_agree_to_the_last_bit(far, limit_ratio):
 
 def test_pool_too_small_uses_the_worst_score():
     scores, codes, calibration = made([3, 3])
-    offsets, rates = calibration.offsets(0.05)
+    offsets, rates = calibration.at(0.05).offsets()
     # The new row is the lowest of seven; its p-value is (0 + 1 of 4) / 2 tasks.
     assert np.all(rates == pytest.approx(1 / 7))
     assert calibration.at(0.05).smallest_pvalues == pytest.approx(1 / 8)
@@ -249,8 +251,8 @@ def test_equal_scores_everywhere():
     calibration = Calibration.from_scores(
         np.zeros(8), codes, np.ones(8), 2, "leave-one-out"
     )
-    assert np.all(np.abs(calibration.offsets(0.05)[0]) < 1e-11)
-    assert np.all(calibration.pvalues(np.zeros(2), np.array([0, 1]), 0.05) == 1)
+    assert np.all(np.abs(calibration.at(0.05).offsets()[0]) < 1e-11)
+    assert np.all(calibration.at(0.05).pvalues(np.zeros(2), np.array([0, 1])) == 1)
 
 
 @pytest.mark.parametrize("method", [IndependentOCKSR, JointOCKSR])
@@ -416,7 +418,7 @@ def test_tasks_of_few_rows_borrow_what_is_typical_of_few_rows():
     calibration = Calibration.from_scores(
         scores, codes, np.ones(len(codes)), len(sizes), "leave-one-out"
     )
-    offsets, _ = calibration.offsets(0.02)
+    offsets, _ = calibration.at(0.02).offsets()
     # New rows are scored by models that have one row more.
     new = -np.abs(rng.normal(size=(500, len(sizes)))) * np.sqrt(1.0 + 3.0 / sizes)
     rates = np.mean(new < offsets, axis=0)
@@ -459,7 +461,7 @@ def test_no_task_raises_more_than_its_own_rows_allow(sigma, rate):
         scores = -spread[codes] * np.abs(rng.normal(size=T * n))
         weight = np.ones(T * n)
         calibration = Calibration.from_scores(scores, codes, weight, T, "held-out")
-        offsets, _ = calibration.offsets(rate)
+        offsets, _ = calibration.at(rate).offsets()
         assert np.all(offsets <= scores.reshape(T, n).min(axis=1))
         rates.append(2.0 * norm.cdf(offsets / spread))
     worst = np.max(rates, axis=1)

@@ -307,3 +307,11 @@ def test_alarm_rate_holds(n_rows):
         assert count <= binom.ppf(0.999, np.size(alarms), rate)
         resolvable = np.floor(rate * (n_rows + 1) + 1e-9) / (n_rows + 1)
         assert count >= binom.ppf(0.001, np.size(alarms), 0.7 * resolvable)
+
+
+def test_a_combination_says_how_rows_left_each_view(fleet):
+    X, task = fleet
+    folds = IndependentOCKSR(metric="whitened")
+    views = [("closed", JointOCKSR()), ("folds", folds), ("more", JointOCKSR(alpha=1))]
+    model = CombinedOneClass(views, alarm_rate=0.1).fit(X, task=task)
+    assert model.calibration_.source == "folds and leave-one-out"

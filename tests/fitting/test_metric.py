@@ -122,7 +122,7 @@ def test_many_rows_in_memory_are_left_out_with_the_metric_fixed(monkeypatch):
     sweep = model._sweep_of_rows(rows, np.unique(TASK))
     found = model._solved(sweep, left_out=True).solution
     left_out = replace(found.judge, guard=LeftOutGuard(None, 0.0)).judged(rows)
-    assert found.left_out_source == "leave-one-out, metric fixed"
+    assert (found.left_out_source, found.fixed) == ("leave-one-out", "metric")
     Z = unguarded(found.scorer).metric.apply(rows.X)
     points = unguarded(found.scorer).points
     K = points.values(Z)

@@ -145,6 +145,7 @@ def solve_with_folds(
         responses=None,
         shift=shift,
         left_out_source="folds",
+        fixed="",
     )
 
 

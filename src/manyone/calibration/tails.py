@@ -152,7 +152,7 @@ class Tails:
         return Tails(scores, weight, codes, rounded, self.n_exact, seen, responses)
 
     def calibration(
-        self, n_tasks: int, source: str, far: Array | None = None
+        self, n_tasks: int, source: str, far: Array | None = None, fixed: str = ""
     ) -> Calibration:
         """The calibration by these scores, and by those of far rows (T,)."""
         # A rounded score stands for scores above all exact ones of its task.
@@ -169,6 +169,7 @@ class Tails:
             far,
             self.seen,
             self.responses,
+            fixed=fixed,
         )
 
 

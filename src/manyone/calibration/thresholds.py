@@ -122,8 +122,8 @@ class Calibration:
     lends : ndarray of bool of shape (T,)
         Whether other tasks may be compared with the scores of a task.
     source : str
-        How rows were left out: ``"leave-one-out"`` (and what stayed fixed),
-        ``"leave-group-out"``, ``"folds"``, ``"rows not drawn"``; or ``"held-out"``.
+        How rows were left out, in words: ``"leave-one-out"``, ``"leave-group-out"``,
+        ``"folds"`` or ``"rows not drawn"``, and what stayed fixed; or ``"held-out"``.
     shift : ndarray of shape (n,)
         How much larger the mean root depth of the other rows of its task is without the
         row, see :mod:`.borrowing`.
@@ -153,6 +153,7 @@ class Calibration:
         responses: Array | None = None,
         shift: Array | None = None,
         place: Codes | None = None,
+        fixed: str = "",
     ) -> Calibration:
         """Arrange scores by task.
 
@@ -173,6 +174,8 @@ class Calibration:
             The shift where it was measured, instead of `responses`.
         place : ndarray of shape (n,) or None
             Place of each row in the order of time.
+        fixed : str
+            What stayed as all rows have shaped it, if anything.
 
         Returns
         -------
@@ -204,7 +207,8 @@ class Calibration:
             depth = -left_out[order] / size[codes]
             shift = shifts(depth, responses[order], weight, starts, _LEAST_DEPTH)
         in_time = np.full(len(scores), -1) if place is None else place[order]
-        return cls(scores, weight, starts, far, lends, source, shift, in_time)
+        words = f"{source}, {fixed} fixed" if fixed else source
+        return cls(scores, weight, starts, far, lends, words, shift, in_time)
 
     @classmethod
     def from_left_out(cls, solution: Solution, rows: TrainingRows) -> Calibration:
@@ -223,8 +227,7 @@ class Calibration:
                     "groups=None where rows are independent."
                 )
             weight = calibration_weight(scores, rows)
-        source = solution.left_out_source
-        if source.startswith("leave-one-out") and rows.columns is None:
+        if solution.left_out_source == "leave-one-out" and rows.columns is None:
             distinct = rows.take(np.flatnonzero(~rows.outlier)).merged()[0]
             warn_of_copies(distinct.X, distinct.weight)
         return cls.from_scores(
@@ -232,13 +235,19 @@ class Calibration:
             rows.codes,
             weight,
             rows.n_tasks,
-            source,
+            solution.left_out_source,
             solution.scorer.far(),
             seen_scores(scores, rows, solution.own),
             solution.responses,
             solution.shift,
             rows.moment,
+            solution.fixed,
         )
+
+    @property
+    def is_held_out(self) -> bool:
+        """Whether the rows had no part in the fit."""
+        return self.source == "held-out"
 
     @cached_property
     def codes(self) -> Codes:
@@ -401,14 +410,6 @@ class Calibration:
         return Thresholds(
             self, alarm_rate, limit_ratio, borrows, pools, pool, most_ranks, lowest
         )
-
-    def offsets(self, alarm_rate: float) -> tuple[Array, Array]:
-        """See `Thresholds.offsets`."""
-        return self.at(alarm_rate).offsets()
-
-    def pvalues(self, scores: Array, codes: Codes, alarm_rate: float) -> Array:
-        """See `Thresholds.pvalues`."""
-        return self.at(alarm_rate).pvalues(scores, codes)
 
 
 @dataclass(frozen=True, eq=False)

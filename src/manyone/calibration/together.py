@@ -113,7 +113,7 @@ def calibration_rows(calibration: Calibration, task: int) -> Array:
     rows = slice(calibration.starts[task], calibration.starts[task + 1])
     scores = calibration.scores[rows]
     weight = calibration.weight[rows]
-    if calibration.source != "held-out" and len(scores) == 1 and weight[0] < 2.0:
+    if not calibration.is_held_out and len(scores) == 1 and weight[0] < 2.0:
         return np.empty(0)  # the only row of a task has no proper left-out score
     counts = np.rint(weight)
     if np.allclose(weight, counts, rtol=0.0, atol=1e-9):
@@ -149,7 +149,7 @@ def left_out_pvalues(
     for place, task in enumerate(tasks.tolist()):
         known_scores = calibration_rows(calibration, task)
         new = np.sort(scores[codes == task])
-        if calibration.source != "held-out" and len(known_scores):
+        if not calibration.is_held_out and len(known_scores):
             # New rows share one model, and left-out rows have one each. So m new rows
             # vary as m / (1 + m / (2 n)) independent ones would (measured by
             # ``benchmarks/bench_together.py``).

@@ -245,7 +245,7 @@ class OneClassEstimator(
         """Become the model of other rows, with thresholds if there are any now."""
         rate = self.promised_rate_
         ratio = self.limit_ratio_
-        if rate is not None and self.calibration_.source == "held-out":
+        if rate is not None and self.calibration_.is_held_out:
             warn_user(
                 "The held-out calibration belonged to the model before this change: "
                 "thresholds now come from left-out training rows. Call calibrate(X, "
@@ -318,17 +318,25 @@ class MultiTaskOneClass(OneClassEstimator):
             if not hasattr(cls, name):
                 setattr(cls, name, _learned(name))
 
-    #: Methods with landmarks have both: a fit to rows of a sweep, and the solution of
-    #: rows in memory.
-    _fit_sweep: ClassVar[Callable[..., Judge | None]]
-    _learn_by_passes: ClassVar[Callable[..., Solution]]
-
     @abstractmethod
     def _solve(self, gram: Gram, rows: TrainingRows, *, left_out: bool) -> Solution:
         """Fit to rows through a kernel; the estimator is not changed.
 
         Where left-out scores take time, they are made if `left_out` is true.
         """
+
+    def _fit_sweep(self, sweep: Sweep, *, calibrate: bool) -> Judge | None:
+        """Become the model of the rows of a sweep, and return their judge.
+
+        Methods with `landmarks` do; see ``LandmarkOneClass``.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no fit by passes.")
+
+    def _learn_by_passes(
+        self, rows: TrainingRows, kernel: Kernel | None, *, left_out: bool
+    ) -> Solution:
+        """The solution of rows in memory by passes; the estimator is not changed."""
+        raise NotImplementedError(f"{type(self).__name__} has no fit by passes.")
 
     # -------------------------------------------------------------------------- fitting
 

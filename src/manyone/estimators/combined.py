@@ -26,7 +26,6 @@ from manyone.models.combined import (
     CombinedScorer,
     Tail,
     combined_scorer,
-    relative_weights,
     weight_of,
 )
 from manyone.models.solution import Solution
@@ -139,12 +138,13 @@ class CombinedOneClass(OneClassEstimator, BaseComposition):
         scorer = self._combination(views)
         combined = _combined_left_out(scorer, views, scores, rows)
         seen = seen_scores(combined, rows, scorer.own)
-        source = max(view.left_out_source for view in scorer.views)
+        sources = {view.calibration_.source for view in views.values()}
+        source = " and ".join(sorted(sources))
         left_out = Tails.known(combined, rows, len(tasks), seen)
         calibration = left_out.calibration(len(tasks), source)
         self.views_ = views
         self.weights_ = scorer.weights
-        solution = Solution(scorer, None, source)
+        solution = Solution(scorer)
         rate = self.alarm_rate if calibrate else None
         return self._become(solution, tasks, training, calibration, rate)
 
@@ -177,7 +177,8 @@ class CombinedOneClass(OneClassEstimator, BaseComposition):
             weights.append(
                 weight_of(of_view.scores, of_view.codes, of_view.weight, far)
             )
-        relative = relative_weights(weights)
+        relative = np.maximum(weights, 1e-6)  # equal where no view is informative
+        relative /= relative.max()
         if self.weights is not None:
             relative = np.asarray(self.weights, dtype=np.float64)
         solutions = tuple(view.solution_ for view in views.values())

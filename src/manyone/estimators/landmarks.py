@@ -89,7 +89,7 @@ class LandmarkOneClass(MultiTaskOneClass):
     def _solve_passes(self, passes: Passes) -> tuple[Solution, Tails | None]:
         """The solution on landmarks, and left-out scores if they have a closed form."""
 
-    def _why_whole_rows(self, groups: object) -> str | None:
+    def _why_no_passes(self, groups: object) -> str | None:
         """Why all rows are needed in memory; None where passes over blocks will do."""
         if self.landmarks is None:
             return "Without landmarks all rows are needed in memory"
@@ -101,7 +101,7 @@ class LandmarkOneClass(MultiTaskOneClass):
 
     def _fit_passes(self, sweep: Sweep, groups: object = None) -> Self:
         self._validate_params()
-        reason = self._why_whole_rows(groups)
+        reason = self._why_no_passes(groups)
         if reason is not None:
             raise self._no_passes(reason)
         self._fit_sweep(steady(sweep), calibrate=self.alarm_rate is not None)
@@ -110,12 +110,10 @@ class LandmarkOneClass(MultiTaskOneClass):
     def _learn_by_passes(
         self, rows: TrainingRows, kernel: Kernel | None, *, left_out: bool
     ) -> Solution:
-        """The solution of rows in memory; the estimator is not changed."""
         sweep = self._sweep_of_rows(rows, np.arange(rows.n_tasks))
         return self._solved(sweep, kernel, left_out=left_out).solution
 
     def _fit_sweep(self, sweep: Sweep, *, calibrate: bool) -> Judge | None:
-        """Become the model of the rows of a sweep, and return their judge."""
         assert self.landmarks is not None
         solution, sample, nearness, tails = self._solved(sweep, left_out=calibrate)
         self._remember_columns(sample.X.shape[1], sample.names, sample.label_columns)
@@ -134,14 +132,17 @@ class LandmarkOneClass(MultiTaskOneClass):
                 seen = seen_scores(scores, rows, solution.own)
                 tails = Tails.known(scores, rows, rows.n_tasks, seen)
                 judge = GivenScores(scores)
-                solution = replace(solution, left_out_source="folds")
+                solution = replace(solution, left_out_source="folds", fixed="")
             elif grouped:
                 solution = replace(solution, left_out_source="leave-group-out")
-            elif solution.left_out_source.startswith("leave-one-out"):
+            elif solution.left_out_source == "leave-one-out":
                 is_normal = ~sample.outlier
                 warn_of_copies(sample.X[is_normal], sample.weight[is_normal])
             calibration = tails.calibration(
-                len(sample.tasks), solution.left_out_source, solution.scorer.far()
+                len(sample.tasks),
+                solution.left_out_source,
+                solution.scorer.far(),
+                solution.fixed,
             )
         self._warn(solution, sample.X)
         training = TrainingRows.none(len(sample.tasks))

@@ -292,5 +292,4 @@ class LinearOCKSR(LandmarkOneClass):
         report = FitReport(
             optimum.objective_path * unit, optimum.n_iter, optimum.converged
         )
-        source = "leave-one-out, structure fixed"
-        return Solution(scorer, None, source, report, learned)
+        return Solution(scorer, report=report, learned=learned, fixed="structure")

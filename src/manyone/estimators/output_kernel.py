@@ -184,16 +184,16 @@ class OutputKernelOCKSR(MultiTaskOneClass):
         return Solution(
             Expansion(gram.points, dual, mean),
             left_out_rows.scores,
-            "leave-one-out, structure fixed",
-            FitReport(optimum.objective_path, optimum.n_iter, optimum.converged),
-            {
+            fixed="structure",
+            report=FitReport(optimum.objective_path, optimum.n_iter, optimum.converged),
+            learned={
                 "alpha": ridge * unit,
                 "structure": optimum.structure,
                 "coef": coef,
                 "dual_coef": dual,
                 "mean_response": mean,
             },
-            left_out_rows.responses,
+            responses=left_out_rows.responses,
         )
 
 

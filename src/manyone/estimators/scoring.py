@@ -222,12 +222,13 @@ class Scoring:
     @property
     def together_source_(self) -> str:
         """How `pvalues_together` makes p-values, see there."""
-        source = self.calibration_.source
+        calibration = self.calibration_
         fractions = bool(np.any(self.training_.weight % 1.0))
         grouped = self.training_.group is not None
-        if source == "held-out" or fractions or grouped or self._no_exact_pvalues():
-            return source
-        return "exact"
+        is_exact = not (calibration.is_held_out or fractions or grouped)
+        if is_exact and not self._no_exact_pvalues():
+            return "exact"
+        return calibration.source
 
     def select(self, X: object, *, task: object = None, fdr: float = 0.1) -> Mask:
         """Abnormal rows of a batch, with false-discovery control.

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from manyone._types import Array, Codes, Mask
+from manyone._types import Array, Codes, LeftOutSource, Mask
 from manyone.data.groups import leaving_together
 from manyone.data.rows import TrainingRows
 from manyone.solvers.leave_blocks import scores_without_blocks
@@ -35,7 +35,7 @@ class ClosedForm(NamedTuple):
 
     scores: Array
     responses: Array | None
-    source: str
+    source: LeftOutSource
     total: Array
     mean: Array
 

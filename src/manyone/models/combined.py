@@ -128,12 +128,6 @@ def weight_of(left_out: Array, codes: Codes, weight: Array, far: Array | None) -
     return float(np.clip((1.0 - median) / 0.1, 0.0, 1.0))
 
 
-def relative_weights(able: list[float]) -> Array:
-    """Weights of views, the largest 1; all 1 where no view is informative."""
-    positive = np.maximum(able, 1e-6)
-    return np.asarray(positive / positive.max())
-
-
 @dataclass(frozen=True, eq=False)
 class CombinedScorer:
     """Score: minus the weighted sum of the tail values of several views.

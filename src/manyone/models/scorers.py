@@ -234,7 +234,5 @@ def behind_metric(solution: Solution, metric: Any) -> Solution:
     """The solution of rows in a learned metric, as one of rows as they are."""
     if metric is None:
         return solution
-    source = f"{solution.left_out_source}, metric fixed"
-    return replace(
-        solution, scorer=InMetric(metric, solution.scorer), left_out_source=source
-    )
+    fixed = f"{solution.fixed} and metric" if solution.fixed else "metric"
+    return replace(solution, scorer=InMetric(metric, solution.scorer), fixed=fixed)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from manyone._types import Array, Codes, Rows
+from manyone._types import Array, Codes, LeftOutSource, Rows
 from manyone.data.rows import CodedRows
 from manyone.models.resemblance import Resemblance
 from manyone.threads import on_threads
@@ -66,6 +66,8 @@ class Solution:
         known outliers. None where the method has no closed form for it.
     left_out_source : str
         How rows were left out.
+    fixed : str
+        What stayed as all rows have shaped it: ``"metric"``, ``"structure"`` or both.
     report : FitReport
     learned : mapping
         Fitted attributes for users to look at, by their names without the underscore.
@@ -87,7 +89,8 @@ class Solution:
 
     scorer: Scorer
     left_out: Array | None = None
-    left_out_source: str = "leave-one-out"
+    left_out_source: LeftOutSource = "leave-one-out"
+    fixed: str = ""
     report: FitReport = field(default_factory=FitReport)
     learned: Mapping[str, Any] = field(default_factory=dict)
     responses: Array | None = None

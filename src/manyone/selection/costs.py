@@ -27,24 +27,11 @@ _MOST_SECONDS = {"JointOCKSR": 2.5, "IndependentOCKSR": 8.0, "NonlinearOCKSR": 2
 FEWEST_ROWS = 1000
 
 
-def seconds_to_fit(model: MultiTaskOneClass, rows: TrainingRows) -> float:
-    """About how many seconds one core takes to fit a joint method of `auto`.
-
-    Parameters
-    ----------
-    model : JointOCKSR or NonlinearOCKSR
-    rows : TrainingRows
-
-    Returns
-    -------
-    float
-    """
-    return _RIDGES[type(model).__name__] * float(len(rows.codes)) ** 3 / _CUBES_A_SECOND
-
-
 def is_affordable(model: MultiTaskOneClass, rows: TrainingRows) -> bool:
-    """Whether a fit takes no longer than `auto` allows."""
-    return seconds_to_fit(model, rows) <= _MOST_SECONDS[type(model).__name__]
+    """Whether a fit of a joint method of `auto` takes no longer than it may."""
+    method = type(model).__name__
+    seconds = _RIDGES[method] * float(len(rows.codes)) ** 3 / _CUBES_A_SECOND
+    return seconds <= _MOST_SECONDS[method]
 
 
 def rows_of_each_task(sizes: Codes) -> int:

@@ -158,7 +158,7 @@ def _warn_of_few_tasks(model: TableModel, rate: float) -> None:
 def thresholds_of(model: TableModel, codes: Codes) -> Array:
     """Score below which a row of each task (n,) raises an alarm."""
     rate = model.model_._check_calibrated()
-    unknown = model.unknown_.calibration.offsets(rate)[0]
+    unknown = model.unknown_.calibration.at(rate).offsets()[0]
     return np.append(model.model_.offset_, unknown[0])[codes]
 
 

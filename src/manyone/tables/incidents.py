@@ -140,7 +140,7 @@ def tasks_of(model: TableModel, new_names: Sequence[str] = ()) -> Tasks:
         np.median(calibration.scores[start:end]) if end > start else np.nan
         for start, end in pairwise(calibration.starts)
     ]
-    threshold = np.append(estimator.offset_, [unknown.offsets(rate)[0][0]] * new)
+    threshold = np.append(estimator.offset_, [unknown.at(rate).offsets()[0][0]] * new)
     threshold[threshold <= NEVER] = np.nan
     steps = np.append(typical, [np.median(unknown.scores)] * new) - threshold
     left_out = np.diff(calibration.starts)

@@ -94,12 +94,13 @@ class UnknownTasks:
 
     def judge(self, scores: Array, alarm_rate: float) -> tuple[Array, Mask]:
         """P-values and alarms at a rate, of scores (n,)."""
-        offset, _ = self.calibration.offsets(alarm_rate)
+        thresholds = self.calibration.at(alarm_rate)
+        offset = thresholds.offsets()[0]
         codes = np.zeros(len(scores), dtype=np.intp)
-        return self.calibration.pvalues(scores, codes, alarm_rate), scores < offset[0]
+        return thresholds.pvalues(scores, codes), scores < offset[0]
 
     def rate(self, alarm_rate: float) -> float:
         """Largest share of normal rows of new tasks that raise an alarm."""
         if self.calibration.scores.max() <= -_NOTHING_NEAR:
             return 0.0
-        return float(self.calibration.offsets(alarm_rate)[1][0])
+        return float(self.calibration.at(alarm_rate).offsets()[1][0])
