@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+import manyone
+from manyone import ModelFileError
+
 TESTS = Path(__file__).parent
 CHECKED = (
     "estimators/test_common.py",
@@ -61,3 +64,25 @@ print(min(compute(cells[0])["auc"]))
     )
     assert done.returncode == 0, done.stderr
     assert float(done.stdout) > 0.5
+
+
+def test_a_file_of_a_method_written_elsewhere_asks_for_its_module(tmp_path):
+    shutil.copy(TESTS / "toy_method.py", tmp_path / "a_method_of_mine.py")
+    program = """
+import numpy as np
+import manyone
+from a_method_of_mine import KernelMean
+X = np.random.default_rng(0).normal(size=(40, 3))
+model = KernelMean().fit(X, task=np.repeat(["a", "b"], 20))
+manyone.save(model, "mine.manyone")
+manyone.load("mine.manyone")
+"""
+    paths = [str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])]
+    subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        check=True,
+    )
+    with pytest.raises(ModelFileError, match=r"KernelMean.*import its module first"):
+        manyone.load(tmp_path / "mine.manyone")

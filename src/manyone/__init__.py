@@ -1,4 +1,4 @@
-"""One-class classification for many related tasks with few normal samples each.
+"""Alarms for fleets: one-class classification of many tasks with few normal rows each.
 
 Names are imported when they are first asked for: methods do not wait for tables and
 pages.

@@ -210,9 +210,9 @@ def test_advice_names_what_stands_out_and_how_many_more_alarms_there_are():
 def test_advice_on_tasks_that_borrow_says_how_many_rows_count():
     findings = made_up_findings(planted=())
     texts = [step.text for step in advice_on_table("m", findings, 0.05)]
-    (text,) = [text for text in texts if "shared threshold" in text]
+    (text,) = [text for text in texts if "borrow scores" in text]
     assert "takes 99 independent normal rows" in text
-    assert "these have 15 to 17" in text
+    assert "These have 15 to 17" in text
     # Blocks of time: rows enough, but they resemble each other.
     tasks = replace(
         findings.tasks,
@@ -222,8 +222,8 @@ def test_advice_on_tasks_that_borrow_says_how_many_rows_count():
     )
     blocks = replace(findings, tasks=tasks)
     texts = [step.text for step in advice_on_table("m", blocks, 0.05)]
-    (text,) = [text for text in texts if "shared threshold" in text]
-    assert "these have 113 to 113, which" in text
+    (text,) = [text for text in texts if "borrow scores" in text]
+    assert "These have 113 to 113, which" in text
     assert "count as about 9" in text
     assert "fewer than" not in text
 

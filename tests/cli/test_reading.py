@@ -128,7 +128,7 @@ def test_times_as_they_are_written_in_the_us(shops, capsys):
     assert main(["fit", "us.csv", *FIT, "--time", "when"]) == 2
     err = capsys.readouterr().err
     assert "row 0 has '01/01/2026 00:00', which is no time" in err
-    assert '--time-format "%m/%d/%Y %H:%M"' in err
+    assert '"%m/%d/%Y %H:%M", or "%d/%m/%Y %H:%M" with the day first' in err
     form = ["--time", "when", "--time-format", "%m/%d/%Y %H:%M"]
     assert main(["fit", "us.csv", *FIT, *form]) == 0
     found = manyone.load("m.manyone")

@@ -725,8 +725,9 @@ def test_answers_in_words_of_the_page(here, capsys, refused):
     ]
     assert main(args) == 0
     assert "0 of 3 answers were new" in capsys.readouterr().out
-    pl.DataFrame({"id": [3], "answer": ["perhaps"]}).write_csv("answers.csv")
-    refused(args, "normal, fault or later", "'perhaps'")
+    answers = pl.DataFrame({"id": [3, 4], "answer": ["normal", "Perhaps"]})
+    answers.write_csv("answers.csv")
+    refused(args, "row 1: the answer is 'Perhaps'", "normal, fault or later")
 
 
 def test_answers_that_come_before_their_rows_are_kept(here, capsys):

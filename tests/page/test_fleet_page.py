@@ -424,6 +424,33 @@ def test_nothing_sticks_out(visit, width):
     assert box[0] >= 0 and box[1] <= width
 
 
+def test_long_names_show_their_ends_on_a_phone(browser, report, tmp_path):
+    names = [f"A welding robot in the long hall {k:02}" for k in range(24)]
+    tasks = replace(report.tasks, names=names)
+    findings = replace(report.findings, tasks=tasks)
+    path = tmp_path / "long.html"
+    path.write_text(
+        fleet_page(replace(report, tasks=tasks, findings=findings)), "utf-8"
+    )
+    browser.set_window_size(390, 800)
+    browser.get(path.as_uri())
+    ready(browser)
+    cut = browser.execute_script(
+        """return ['incidents', 'tasks', 'rows'].flatMap(list =>
+          [...document.querySelectorAll(`#list-${list} .line .name :last-child`)]
+            .filter(end => end.scrollWidth > end.clientWidth + 1 ||
+              end.getBoundingClientRect().right >
+              end.closest('[role=cell]').getBoundingClientRect().right + 1)
+            .map(end => end.textContent));"""
+    )
+    assert cut == []
+    ends = browser.execute_script(
+        """return [...document.querySelectorAll('#list-tasks .line .name')]
+          .map(name => name.textContent);"""
+    )
+    assert ends == lines(browser, "tasks") and set(ends) <= set(names)
+
+
 def test_without_script_the_first_incidents_are_a_table(visit, report):
     browser = visit(script=False)
     shown = browser.find_elements("css selector", "#list-incidents tbody tr")
@@ -512,6 +539,9 @@ def test_answers_name_rows_by_their_ids_and_show_what_was_said(
     path.write_text(fleet_page(replace(report, findings=findings)), "utf-8")
     browser.get(path.as_uri())
     ready(browser)
+    assert set(lines(browser, "rows")) <= set(rows.ids)
+    search(browser, "rows", rows.ids[worst].upper())
+    assert lines(browser, "rows") == [rows.ids[worst]]
     line = browser.find_element("css selector", "#list-incidents .open")
     browser.execute_script("arguments[0].click()", line)
     first = browser.find_elements("css selector", "dialog .reports .answer")[0]

@@ -136,7 +136,8 @@ def test_columns_that_disagree_about_decimals_are_refused_by_name():
 def test_points_and_commas_before_decimals_in_one_column_are_refused():
     texts = [f"{k},5" for k in range(60)]
     with pytest.raises(
-        TableFileError, match=r"column 'x', row 60: '2.64' among numbers"
+        TableFileError,
+        match=r"row 60: '2.64' among numbers with a decimal comma. Write all of the",
     ):
         values([*texts, "2.64"], delimiter=";")
 

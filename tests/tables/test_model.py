@@ -41,6 +41,18 @@ def test_the_same_library_comes_out(fitted):
         )
 
 
+def test_names_that_differ_in_spaces_or_capitals_are_told(recwarn):
+    train, _ = machine_tables()
+    machine = train["machine"].astype(str)
+    TableModel("machine", method=FAST).fit(train.assign(machine=machine))
+    assert not [w for w in recwarn if "differ only" in str(w.message)]
+    name = machine.iloc[0]
+    spaced = machine.where(np.arange(len(train)) % 2 == 0, name.upper() + " ")
+    spaced = machine.where(machine != name, spaced)
+    with pytest.warns(UserWarning, match=f"'{name.upper()} '.* differ only in spaces"):
+        TableModel("machine", method=FAST).fit(train.assign(machine=spaced))
+
+
 def test_columns_may_be_called_by_numbers(fitted, tmp_path):
     _, train, test = fitted
     train = train.assign(when=np.arange(len(train)))

@@ -197,17 +197,17 @@ def _borrowing_tasks(model: str, tasks: Tasks, rate: float) -> list[Step]:
     needed = int(np.ceil(OWN_RANKS / rate - 1e-9)) - 1
     trained = tasks.trained[borrows]
     counted = tasks.counted[borrows]
-    verb = "uses" if number == 1 else "use"
+    verb = "borrows" if number == 1 else "borrow"
     text = (
-        f"{number} of {plural(len(tasks.names), 'task')} {verb} a shared threshold. At "
-        f"a rate of {rate:g} one of its own takes {needed} independent normal rows of "
-        "a task"
+        f"{number} of {plural(len(tasks.names), 'task')} {verb} scores of others, so "
+        f"the rate of {rate:g} holds on average over them. A threshold of its own "
+        f"takes {needed} independent normal rows of a task. These have "
+        f"{trained.min():,} to {trained.max():,}"
     )
-    text += f"; these have {trained.min():,} to {trained.max():,}"
     if np.median(counted) < _ALIKE * np.median(trained):
         text += (
-            f", which count as about {np.median(counted):.0f}: rows of a block of time "
-            "or group resemble each other, and the first blocks are only learned from"
+            f", which count as about {np.median(counted):.0f}: rows of one time or "
+            "group resemble each other"
         )
-    text += ". The rate then holds on average over them. Enroll more rows of them."
+    text += ". Enroll more rows of them."
     return [Step(text, f"manyone enroll {model} NORMAL_ROWS")]

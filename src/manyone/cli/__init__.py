@@ -119,7 +119,7 @@ def manyone(
         bool, typer.Option("--version", help="Say which version this is.")
     ] = False,
 ) -> None:
-    """One-class classification for many related tasks with few normal samples each."""
+    """Raise alarms for fleets: many machines, servers or users, few rows of each."""
     if version:
         typer.echo(f"manyone {__version__}")
     elif context.invoked_subcommand is None:

@@ -76,13 +76,14 @@ def _answer_words(table: pl.DataFrame, column: str, path: Path) -> list[str]:
         with about(path):
             normal = read_yes_no(as_table(table), "normal").tolist()
         return ["normal" if is_normal else "fault" for is_normal in normal]
-    words = [str(word).strip().lower() for word in table["answer"].to_list()]
-    wrong = [word for word in dict.fromkeys(words) if word not in _WORDS]
-    if wrong:
-        raise InputError(
-            f"{path}: column answer must say normal, fault or later; "
-            f"got {shortlist(wrong, 3)}."
-        )
+    written = table["answer"].to_list()
+    words = [str(word).strip().lower() for word in written]
+    for row, word in enumerate(words):
+        if word not in _WORDS:
+            raise InputError(
+                f"{path}: row {row}: the answer is {written[row]!r}. Write normal, "
+                "fault or later."
+            )
     return words
 
 

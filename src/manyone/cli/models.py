@@ -15,6 +15,7 @@ from manyone.files import locked
 from manyone.messages import shortlist
 from manyone.model_files import load, save
 from manyone.tablefiles import (
+    TIME_FORMATS,
     BadValues,
     Query,
     Source,
@@ -133,8 +134,7 @@ def _remedy(error: TableError) -> str:
         errors.UnknownTaskError: "Enrol it, or give --unknown pooled to compare it "
         "with all tasks.",
         errors.TimeError: "Remove rows without a time, and write times as 2026-01-31 "
-        '12:00, or say how they are written when fitting: --time-format "%m/%d/%Y '
-        '%H:%M".',
+        f"12:00, or say how they are written when fitting: {TIME_FORMATS}.",
         errors.MixedColumnError: "Mend it, leave the field empty, or leave the column "
         "out with --ignore.",
     }

@@ -131,7 +131,7 @@ def show(summary: Summary) -> None:
     alarms = summary["alarms"]
     share = f", {100 * alarms / rows:.1f} %" if rows else ""
     counts = f"{plural(rows, 'new row')}, {plural(alarms, 'alarm')}{share}"
-    typer.echo(f"{counts} ({100 * summary['alarm_rate']:g} % promised)")
+    typer.echo(f"{counts} ({100 * summary['alarm_rate']:g} % of normal rows promised)")
     if summary["muted"]:
         typer.echo(f"{plural(summary['muted'], 'alarm')} more, muted")
     if summary["repeated"]:

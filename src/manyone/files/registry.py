@@ -186,5 +186,8 @@ def entry_of(cls: type) -> Entry | None:
 def entry_named(name: object) -> Entry:
     """The entry of a name in a file; raises if there is none."""
     if not isinstance(name, str) or name not in _BY_NAME:
-        raise ModelFileError(f"it names the type {name!r}, which files do not have")
+        raise ModelFileError(
+            f"it names the type {name!r}, which is not known here (if that is a method "
+            "of your own, import its module first)"
+        )
     return _BY_NAME[name]

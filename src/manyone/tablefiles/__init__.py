@@ -1,6 +1,6 @@
 """Tables in files: read whole or block by block, written whole or not at all."""
 
-from manyone.tablefiles.columns import BadValues
+from manyone.tablefiles.columns import TIME_FORMATS, BadValues
 from manyone.tablefiles.reading import (
     STREAM,
     Block,
@@ -18,6 +18,7 @@ from manyone.tablefiles.writing import check_output, check_place, table_writer
 
 __all__ = [
     "STREAM",
+    "TIME_FORMATS",
     "BadValues",
     "Block",
     "Consumed",

@@ -40,6 +40,8 @@ _PLAIN_FORMS = (
     "%Y-%m-%dT%H:%M:%S",
 )
 _WORDS = {"number": "a number", "boolean": "true or false", "date": "a date"}
+#: The option that says how dates are written, in the two orders that texts leave open.
+TIME_FORMATS = '--time-format "%m/%d/%Y %H:%M", or "%d/%m/%Y %H:%M" with the day first'
 
 
 @dataclass
@@ -129,10 +131,15 @@ class TextColumns:
             if verdict.bad and self.bad_values == "refuse":
                 text = verdict.bad[0]
                 row = (table[name].str.strip_chars() == text).arg_true()[0]
+                others = "numbers"
+                remedy = "Mend it"
+                if is_number(text):
+                    others = f"numbers with a decimal {self.style}"
+                    remedy = "Write all of the file in one way"
                 raise TableFileError(
-                    f"{self.name}, column {name!r}, row {row}: {text!r} among numbers. "
-                    "Mend it, leave the field empty, take such values as missing with "
-                    "--bad-values missing, or leave the column out with --ignore."
+                    f"{self.name}, column {name!r}, row {row}: {text!r} among {others}."
+                    f" {remedy}, leave the field empty, take such values as missing "
+                    "with --bad-values missing, or leave the column out with --ignore."
                 )
             self.kinds[name] = verdict.kind
             if verdict.kind == "date":
@@ -237,7 +244,7 @@ class TextColumns:
             problem = "is not written as the numbers before it"
             remedy = "Write all of the file with a decimal point."
         elif kind == "date":
-            remedy += ' Name other forms when fitting: --time-format "%m/%d/%Y %H:%M".'
+            remedy += f" Name other forms when fitting: {TIME_FORMATS}."
         raise TableFileError(f"{self.name}, {place} {problem}. {remedy}")
 
     def warn_of_bad(self) -> None:

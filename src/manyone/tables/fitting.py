@@ -93,6 +93,7 @@ def _training_rows(
     compared = None if span is None else Compared(span)
     training = kept_rows(table, roles, ignored, compared)
     _refuse_lone_rows(training)
+    _note_alike_names(encode(training.labels)[0])
     if settings.time is None:
         _note_dates(training.columns | _ignored(settings, table))
     training = _with_useful_past(training)
@@ -155,6 +156,23 @@ def _note_dates(columns: Columns) -> None:
                 f"Column {name!r} holds dates, and no time column is named. If rows "
                 f"come in time, name it (time={name!r}, --time {name}): thresholds are "
                 "then set, and checked, in time."
+            )
+            return
+
+
+def _note_alike_names(tasks: Labels) -> None:
+    """Warn of two tasks whose names differ in nothing but spaces and capitals."""
+    named: dict[str, str] = {}
+    for task in tasks.tolist():
+        if not isinstance(task, str):
+            continue
+        other = named.setdefault("".join(task.lower().split()), task)
+        if other != task:
+            warn_user(
+                f"The names of the tasks {other!r} and {task!r} differ only in spaces "
+                "or capitals. If they are the same task, write them alike: now each is "
+                "learned for itself.",
+                UserWarning,
             )
             return
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -66,7 +67,8 @@ def summary_of(model: TableModel) -> list[tuple[str, str]]:
 def facts_of(model: TableModel) -> list[tuple[str, str]]:
     """The same, and when and on what thresholds were set."""
     calibrated = model.calibrated_
-    words = f"set {calibrated['when']} on {calibrated['on']}"
+    when = datetime.fromisoformat(str(calibrated["when"]))
+    words = f"set {when:%Y-%m-%d %H:%M} UTC on {calibrated['on']}"
     return [*summary_of(model), ("thresholds", words)]
 
 

@@ -15,6 +15,13 @@ const whole = n => n.toLocaleString('en-US');
 const digits = x => x === null ? 'none' : Math.abs(x) >= 1e5 || (x && Math.abs(x) < 1e-3) ? x.toExponential(1) : String(+x.toPrecision(3));
 const byChance = x => x >= 10 ? x.toFixed(0) : x >= .095 ? x.toFixed(1) : x >= .001 ? String(+x.toPrecision(2)) : '< 0.001';
 
+// A name that keeps its end where there is no room: often only the end tells two names apart.
+function named(name) {
+  let k = Math.max(0, name.length - 6);
+  while (k > 0 && /\s/.test(name.slice(k - 1, k + 1))) k--;  // a space would be lost there
+  return make('span', { class: 'name' }, make('span', {}, name.slice(0, k)), make('span', {}, name.slice(k)));
+}
+
 let data, moment;
 
 // ---- A list of any length: only the lines in sight are in the document.
@@ -99,8 +106,9 @@ class List {
       const item = this.shown[i];
       const cells = this.columns.map((column, k) => {
         const value = column.cell(item), cell = make('div', { role: 'cell', class: this.look(column) });
-        if (k === 0) cell.append(make('button', { type: 'button', class: 'open', title: value }, value));
-        else cell.append(value ?? '');
+        const shown = column.name ? named(value) : value ?? '';
+        if (k === 0) cell.append(make('button', { type: 'button', class: 'open', title: value }, shown));
+        else cell.append(shown);
         if (typeof value === 'string' && k > 0 && !column.number) cell.title = value;
         if (column.hot?.(item)) cell.classList.add('hot');
         if (column.number && column.key && !column.key[item]) cell.classList.add('zero');
@@ -181,7 +189,7 @@ function picture(t) {  // both lanes with counts, and the axis
   lane((byTask[t] ?? []).map(i => [data.rows.score[i], data.rows.alarm[i]]), 132, 80, 'calm');
   const x = across(0, width, 6);
   svg.append(make('line', { class: 'axis', x1: 0, x2: width, y1: 62.5, y2: 62.5 }), make('text', { x: 0, y: 10 }, 'training rows, left out'));
-  if (data.rows) svg.append(make('line', { class: 'axis', x1: 0, x2: width, y1: 132.5, y2: 132.5 }), make('text', { x: 0, y: 78 }, 'rows of this table'));
+  if (data.rows) svg.append(make('line', { class: 'axis', x1: 0, x2: width, y1: 132.5, y2: 132.5 }), make('text', { x: 0, y: 78 }, 'new rows'));
   svg.append(make('line', { class: 'limit', x1: x, x2: x, y1: 0, y2: data.rows ? 132 : 62 }),
     make('text', { x: Math.max(x, 60), y: data.rows ? 146 : 76, 'text-anchor': 'middle' }, `threshold ${digits(data.tasks.threshold[t])}`));
   if (!data.rows) svg.setAttribute('viewBox', `0 0 ${width} 82`);
@@ -270,7 +278,7 @@ function openTask(t, marked = [], isIncident = false) {
     make('button', { type: 'button', class: 'close', onclick: () => dialog.close() }, 'Close'))];
   const basis = { own: 'threshold of its own', pooled: 'threshold from its and other tasks', unknown: 'never seen in training' }[tasks.basis[t]];
   const tiles = [tile('training rows', whole(tasks.trained[t]), basis)];
-  if (rows) tiles.push(tile('rows', whole(tasks.rows[t]), 'in this table'),
+  if (rows) tiles.push(tile('new rows', whole(tasks.rows[t])),
     tile('alarms', whole(tasks.alarms[t]), `at most ${digits(data.rate * tasks.rows[t])} promised`, tasks.outstanding[t]),
     tile('by chance', tasks.alarms[t] ? byChance(tasks.chance[t]) : '–', 'tasks show as much'));
   parts.push(make('dl', { class: 'tiles' }, ...tiles), make('h3', {}, 'Scores'), picture(t));
@@ -318,20 +326,20 @@ function lists() {
     const spanned = i => brief(incidents.begin[i]) + (incidents.end[i] > incidents.begin[i] ? ' – ' + until(incidents.begin[i], incidents.end[i]) : '');
     const names = incidents.task.map(t => lower[t]), leads = incidents.column.map(column => column.toLowerCase());
     const columns = [
-      { head: 'task', key: names, width: 'minmax(6rem, 1.2fr)', narrow: '1fr', cell: i => tasks.name[incidents.task[i]] },
+      { head: 'task', key: names, width: 'minmax(6rem, 1.2fr)', narrow: '1fr', name: true, cell: i => tasks.name[incidents.task[i]] },
       { head: 'column', key: leads, wide: true, width: 'minmax(5rem, 1fr)', cell: i => incidents.column[i] || '–' },
       number('alarms', incidents.count, { width: '5.4rem', cell: i => `${whole(incidents.count[i])} of ${whole(tasks.rows[incidents.task[i]])}` }),
-      ...(rows.time ? [{ head: 'when', key: incidents.begin, wide: true, width: 'minmax(8rem, 1.3fr)', cell: spanned }] : []),
+      ...(rows.time ? [{ head: 'when', key: incidents.begin, wide: true, width: 'minmax(12.6rem, 1fr)', cell: spanned }] : []),
       chance(incidents),
-      { head: 'worst row', second: true, width: 'minmax(10rem, 2.2fr)', cell: reason },
+      { head: 'worst row', second: true, width: 'minmax(6rem, 2.2fr)', cell: reason },
     ];
     new List('incidents', incidents.task.length, columns,
       words => words && (i => names[i].includes(words) || leads[i].includes(words)),
       i => openTask(incidents.task[i], incidents.rows[i], true));
   }
-  const scores = { head: data.rows ? 'scores and threshold' : 'left-out scores and threshold', width: 'minmax(9rem, 2.4fr)', narrow: 'minmax(6rem, 1.3fr)', cell: strip };
+  const scores = { head: data.rows ? 'scores and threshold' : 'left-out scores and threshold', width: 'minmax(9rem, 2.4fr)', narrow: 'minmax(6rem, 1fr)', cell: strip };
   new List('tasks', T, [
-    { head: 'task', key: lower, width: 'minmax(7rem, 1.2fr)', narrow: '1fr', cell: t => tasks.name[t] },
+    { head: 'task', key: lower, width: 'minmax(7rem, 1.2fr)', narrow: '1.2fr', name: true, cell: t => tasks.name[t] },
     number('trained on', tasks.trained, { wide: true, width: '5.4rem' }),
     { head: 'basis', key: tasks.basis, wide: true, width: '4.6rem', cell: t => tasks.basis[t] },
     ...(rows ? [number('rows', tasks.rows, { wide: true }), number('alarms', tasks.alarms, { narrow: '3.6rem' }), { ...chance(tasks), wide: true, cell: t => tasks.alarms[t] ? byChance(tasks.chance[t]) : '–' }]
@@ -341,8 +349,8 @@ function lists() {
   if (!rows) return;
   const texts = data.reasons.map(reasons => reasons.join('\n').toLowerCase());
   rowsList = new List('rows', rows.task.length, [
-    { ...number('row', rows.number, { up: true }), number: false, width: '5rem', cell: i => String(rows.number[i]) },
-    { head: 'task', key: rows.task.map(t => lower[t]), width: 'minmax(6rem, 1fr)', narrow: '1fr', cell: i => tasks.name[rows.task[i]] },
+    { head: rows.id ? 'id' : 'row', key: rows.number, name: true, width: 'minmax(5rem, .5fr)', narrow: '5rem', cell: idOf },
+    { head: 'task', key: rows.task.map(t => lower[t]), width: 'minmax(6rem, 1fr)', narrow: '1fr', name: true, cell: i => tasks.name[rows.task[i]] },
     ...(rows.time ? [{ head: 'time', key: rows.time, wide: true, width: '9rem', cell: i => moment(rows.time[i]) }] : []),
     number('p', rows.p, { up: true, cell: i => digits(rows.p[i]), hot: i => rows.alarm[i] }),
     number('score', rows.score, { up: true, wide: true, cell: i => digits(rows.score[i]) }),
@@ -350,8 +358,8 @@ function lists() {
     { head: 'answer', wide: true, width: '4.6rem', cell: i => WORDS[answered(i)] ?? '' },
   ], (words, only) => {
     if (!words) return only && (i => rows.alarm[i]);
-    const task = inTask(words), told = texts.map(text => text.includes(words)), digit = /^\d+$/.test(words);
-    return i => (!only || rows.alarm[i]) && (task[rows.task[i]] || told[rows.reason[i]] || (digit && String(rows.number[i]) === words));
+    const task = inTask(words), told = texts.map(text => text.includes(words));
+    return i => (!only || rows.alarm[i]) && (task[rows.task[i]] || told[rows.reason[i]] || idOf(i).toLowerCase() === words);
   }, i => openTask(rows.task[i], [i]));
   rowsList.sort(rows.time ? 3 : 2);
 }
