@@ -51,11 +51,15 @@ LAYERS = (
 
 
 def packed_assignments(tree):
-    """Lines that assign a tuple to a tuple of more than two targets, or of calls."""
+    """Lines that assign a row of values to more than two targets, or values of calls.
+
+    Brackets do not matter: a tuple is as packed as a list.
+    """
+    row = (ast.Tuple, ast.List)
     for node in ast.walk(tree):
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Tuple):
+        if isinstance(node, ast.Assign) and isinstance(node.value, row):
             for target in node.targets:
-                if isinstance(target, ast.Tuple):
+                if isinstance(target, row):
                     parts = ast.walk(node.value)
                     calls = any(isinstance(part, ast.Call) for part in parts)
                     if calls or len(target.elts) > 2:
@@ -75,11 +79,13 @@ def own_imports(tree):
         modules = []
         if isinstance(node, ast.Import):
             modules = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+        elif isinstance(node, ast.ImportFrom):
             names = [alias.name for alias in node.names]
             modules = [node.module]
             if node.module == "manyone":
                 modules = [f"manyone.{name}" for name in names]
+            if node.level:
+                raise AssertionError(f"line {node.lineno}: name the package in imports")
         for module in modules:
             package, *rest = module.split(".")
             if package == "manyone":
@@ -181,6 +187,9 @@ def test_every_room_has_a_layer():
     "line",
     [
         "a, b, c = 1, 2, 3",
+        "[a, b, c] = 1, 2, 3",
+        "a, b = [len(x), 2]",
+        "a, *b, c = 1, 2, 3",
         "a, b = len(x), 2",
         "a = b, c, d = 1, 2, 3",
         "a, b = len(x) - 1, 2",
@@ -212,6 +221,11 @@ def test_what_is_planted_is_found(line):
 )
 def test_what_is_allowed_is_not_found(line):
     assert not list(broken_rules(line, "metric"))
+
+
+def test_relative_imports_are_refused():
+    with pytest.raises(AssertionError, match="name the package"):
+        list(broken_rules("from ..kernels import Gram", "metric"))
 
 
 def test_commands_import_at_the_top_and_tests_are_outside_of_the_layers():
