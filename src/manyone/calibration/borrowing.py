@@ -152,7 +152,8 @@ class Units:
         rest = counts - count
         with np.errstate(under="ignore"):  # weights may be tiny
             alone = rest <= 1e-9 * counts
-        rest_sum = counts * self.mean[codes] - count * _roots(depth, self.least)
+        own_part = count * _roots(depth, self.least)
+        rest_sum = counts * self.mean[codes] - own_part
         mean = rest_sum / np.where(alone, 1.0, rest) + shift
         mean = np.maximum(mean, np.sqrt(self.least))
         mean = np.where(alone, self.typical, mean)
@@ -379,7 +380,9 @@ class Pool:
 
     def by_others(self, values: Array, codes: Codes) -> Array:
         """Sums of the other lenders' shares up to values (k,) of tasks (k,), (2, k)."""
-        total = self.mass[:, np.searchsorted(self.values, values, side="right")]
-        up_to = np.searchsorted(self.order, by_task(codes, values), side="right")
-        own = self.own_mass[:, up_to] - self.own_mass[:, self.starts[codes]]
-        return np.maximum(total - own, 0.0)
+        pairs = by_task(codes, values)
+        place = np.searchsorted(self.values, values, side="right")
+        own_place = np.searchsorted(self.order, pairs, side="right")
+        own_start = self.starts[codes]
+        own = self.own_mass[:, own_place] - self.own_mass[:, own_start]
+        return np.maximum(self.mass[:, place] - own, 0.0)

@@ -267,11 +267,14 @@ def folds_of(rows: TrainingRows, fold: Codes) -> list[tuple[Codes, Codes]]:
 def _looking_ahead(rows: TrainingRows, fold: Codes) -> tuple[Mask, Codes]:
     """Rows that earlier blocks judge, and the first judged block of their task (n,)."""
     if rows.group is None:
-        return np.zeros(len(fold), dtype=bool), np.zeros(len(fold), dtype=np.intp)
+        nothing = np.zeros(len(fold), dtype=np.intp)
+        return nothing.astype(bool), nothing
+    # Outliers of every task, whose number MISSING picks the last entry, do not look.
     ahead = np.append(looks_ahead(rows), False)[rows.codes]
-    blocks = np.zeros(rows.n_tasks + 1, dtype=np.intp)
-    np.maximum.at(blocks, rows.codes, fold + 1)
-    return ahead, np.where(ahead, first_judged(blocks)[rows.codes], 0)
+    n_blocks = np.zeros(rows.n_tasks + 1, dtype=np.intp)
+    np.maximum.at(n_blocks, rows.codes, fold + 1)
+    begin = first_judged(n_blocks)[rows.codes]
+    return ahead, np.where(ahead, begin, 0)
 
 
 def blocks_after(
@@ -465,9 +468,11 @@ def content_order(rows: TrainingRows) -> Codes:
     counts = np.bincount(place, rows.weight[of_task])
     codes, content = np.divmod(distinct, n_contents)
     starts = np.searchsorted(codes, np.arange(1, rows.n_tasks))
-    of_tasks = zip(np.split(content, starts), np.split(counts, starts), strict=True)
-    keys = [(content.tolist(), counts.tolist()) for content, counts in of_tasks]
-    return np.array(sorted(range(rows.n_tasks), key=keys.__getitem__), dtype=np.intp)
+    contents = [part.tolist() for part in np.split(content, starts)]
+    weights = [part.tolist() for part in np.split(counts, starts)]
+    keys = [*zip(contents, weights, strict=True)]
+    order = sorted(range(rows.n_tasks), key=keys.__getitem__)
+    return np.array(order, dtype=np.intp)
 
 
 def similarity_of(X: Rows, rows: TrainingRows, kernel: Kernel) -> Array:

@@ -279,11 +279,12 @@ class Calibration:
     @cached_property
     def _units(self) -> Units:
         """Units of all tasks that lend, or of all if none does."""
-        codes = self.codes
-        lent = np.flatnonzero(self.lends[codes] | ~np.any(self.lends))
-        values = self.scores[lent] / self.sizes[codes[lent]]
-        rows = values, self.weight[lent], codes[lent]
-        return Units.of(*rows, len(self.lends), self.least, self.bend)
+        lent = np.flatnonzero(self.lends[self.codes] | ~np.any(self.lends))
+        codes = self.codes[lent]
+        values = self.scores[lent] / self.sizes[codes]
+        weight = self.weight[lent]
+        n_tasks = len(self.lends)
+        return Units.of(values, weight, codes, n_tasks, self.least, self.bend)
 
     @cached_property
     def scale(self) -> Scale:
@@ -309,7 +310,8 @@ class Calibration:
         """
         values = self.scaled(self.scores, self.weight, self.codes)
         lent = np.flatnonzero(self.lends[self.codes] | ~np.any(self.lends))
-        ascending = lent[np.argsort(values[lent], kind="stable")]
+        order = np.argsort(values[lent], kind="stable")
+        ascending = lent[order]
         return values[ascending], self.weight[ascending]
 
     @cached_property
@@ -341,11 +343,12 @@ class Calibration:
         others of its task seem deep is ranked as if it did not.
         """
         size = self.sizes[self.codes]
-        root = np.sqrt(np.maximum(-self.scores / size, 0.0))
-        deeper = np.square(root + np.maximum(-self.shift, 0.0)) * size
-        below = np.where(self.scores < 0.0, -deeper, self.scores)
-        below -= ROUNDING * (1.0 + np.abs(below))
-        return 1.0 + self.mass_up_to(below, self.codes, side="left")
+        depth = np.maximum(-self.scores / size, 0.0)
+        root = np.sqrt(depth) + np.maximum(-self.shift, 0.0)
+        deeper = np.square(root) * size
+        ranked = np.where(self.scores < 0.0, -deeper, self.scores)
+        ranked -= ROUNDING * (1.0 + np.abs(ranked))
+        return 1.0 + self.mass_up_to(ranked, self.codes, side="left")
 
     @property
     def least(self) -> float:

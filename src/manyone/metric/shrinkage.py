@@ -157,10 +157,11 @@ def task_scales(
     The second array (d,) has the rows that pooled ones count for: `prior`, or what
     :func:`~manyone.metric.strength.scale_strengths` estimates.
     """
+    largest = np.abs(X).max(axis=0)
     # In units of the largest deviation, so that squares neither overflow nor vanish.
     unit = np.abs(centred).max(axis=0)
     # What differs by rounding only does not vary.
-    varies = unit > 1e-12 * np.abs(X).max(axis=0)
+    varies = unit > 1e-12 * largest
     unit = np.where(varies, unit, 1.0)
     squares = np.zeros((len(freedom), X.shape[1]))
     np.add.at(squares, codes, weight[:, None] * (centred / unit) ** 2)
@@ -171,7 +172,6 @@ def task_scales(
         priors = np.full(X.shape[1], float(prior))
     scale = unit * np.sqrt(shrunk(squares, freedom, pooled, priors))
     # A column that varies only between tasks has that deviation, a constant one 1.
-    largest = np.abs(X).max(axis=0)
     between = (X / np.where(largest > 0, largest, 1.0)).std(axis=0)
     fallback = np.where(between > 1e-12, between * largest, 1.0)
     return np.where(varies & (scale > 0), scale, fallback), priors

@@ -45,16 +45,18 @@ def scale_strengths(squares: Array, freedom: Array) -> Array:
     ndarray of shape (d,)
         At least 2, and 2 where fewer than two tasks vary.
     """
-    half = np.where(freedom >= 1.0, freedom, 1.0)[:, None] / 2.0
+    has_freedom = freedom[:, None] >= 1.0
+    half = np.where(has_freedom, freedom[:, None], 1.0) / 2.0
     variance = squares / (2.0 * half)
     # A column that is constant in a task, but for rounding, has no logarithm.
-    used = (freedom[:, None] >= 1.0) & (variance > _EPS * variance.max(axis=0))
+    used = has_freedom & (variance > _EPS * variance.max(axis=0))
     count = used.sum(axis=0)
+    n_tasks = np.maximum(count, 1)
     logs = np.log(np.where(used, variance, 1.0)) - digamma(half) + np.log(half)
-    mean = np.where(used, logs, 0.0).sum(axis=0) / np.maximum(count, 1)
-    square = np.where(used, (logs - mean) ** 2, 0.0).sum(axis=0)
-    expected = np.where(used, polygamma(1, half), 0.0).sum(axis=0)
-    excess = square / np.maximum(count - 1, 1) - expected / np.maximum(count, 1)
+    mean = np.where(used, logs, 0.0).sum(axis=0) / n_tasks
+    squared_gaps = np.where(used, (logs - mean) ** 2, 0.0).sum(axis=0)
+    by_chance = np.where(used, polygamma(1, half), 0.0).sum(axis=0) / n_tasks
+    excess = squared_gaps / np.maximum(count - 1, 1) - by_chance
     most = polygamma(1, LEAST_SCALE_PRIOR / 2.0)
     # A millionth stands for no excess: the tasks then share one scale.
     excess = np.where(count > 1, np.clip(excess, 1e-6, most), most)

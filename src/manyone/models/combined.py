@@ -152,10 +152,9 @@ class CombinedScorer:
 
     def values(self, X: Rows, codes: Codes) -> Array:
         """Tail values (n, V) of rows in views: how abnormal they look there."""
-        values = np.empty((X.shape[0], len(self.views)))
-        for k, (view, tail) in enumerate(zip(self.views, self.tails, strict=True)):
-            values[:, k] = tail.value(view.own(X, codes), codes)
-        return values
+        views = zip(self.views, self.tails, strict=True)
+        values = [tail.value(view.own(X, codes), codes) for view, tail in views]
+        return np.column_stack(values)
 
     def combine(self, values: Array) -> Array:
         """Score of tail values (..., V), shape (...)."""
@@ -167,10 +166,11 @@ class CombinedScorer:
 
     def all(self, X: Rows) -> Array:
         """See :class:`manyone.models.scorers.Scorer`."""
-        columns = []
+        values = []
         for view, tail in zip(self.views, self.tails, strict=True):
-            columns.append(tail.pooled_value(tail.scale.of_all(view.all(X))))
-        return self.combine(np.stack(columns, axis=-1))
+            scores = tail.scale.of_all(view.all(X))
+            values.append(tail.pooled_value(scores))
+        return self.combine(np.stack(values, axis=-1))
 
     def far(self) -> Array | None:
         """See :class:`manyone.models.scorers.Scorer`."""

@@ -110,9 +110,11 @@ class UsualDistances:
         largest distance, and that of 99 their largest.) The first is the least that any
         limit may be. 0 or infinite: there is no limit.
         """
-        count = np.minimum(count, self.mass[-1])
-        above = _USUAL * (self.mass[-1] - count)
-        place = self.mass.searchsorted(np.stack([above, above + count]))
+        total = self.mass[-1]
+        count = np.minimum(count, total)
+        row_is_above = _USUAL * (total - count)
+        row_is_below = row_is_above + count
+        place = self.mass.searchsorted(np.stack([row_is_above, row_is_below]))
         return self.ascending[np.minimum(place, len(self.mass) - 1)]
 
     def left_out(self, nearest: Array, weight: Array) -> Array:

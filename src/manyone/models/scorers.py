@@ -121,24 +121,24 @@ class Balls:
         scores = -self._self_similarities(X)
         for task, rows in rows_by_task(codes):
             support = slice(self.starts[task], self.starts[task + 1])
-            for part in row_blocks(
-                len(rows), 2 * (support.stop - support.start + X.shape[1])
-            ):
-                K = self.points.values(X[rows[part]], support)
-                scores[rows[part]] += (
-                    2 * (K @ self.coef[support]) - self.centre_norm2[task]
-                )
+            coef = self.coef[support]
+            for block in row_blocks(len(rows), 2 * (len(coef) + X.shape[1])):
+                part = rows[block]
+                K = self.points.values(X[part], support)
+                scores[part] += 2 * (K @ coef) - self.centre_norm2[task]
         return np.minimum(scores, 0.0)
 
     def all(self, X: Rows) -> Array:
         """See :class:`Scorer`."""
-        scores = np.empty((X.shape[0], len(self.centre_norm2)))
         n = len(self.points)
         T = len(self.centre_norm2)
-        dual = sparse.csc_array((self.coef, np.arange(n), self.starts), shape=(n, T))
+        centres = self.coef, np.arange(n), self.starts
+        dual = sparse.csc_array(centres, shape=(n, T))
+        scores = np.empty((X.shape[0], T))
         for rows, K in self.points.blocks(X):
             scores[rows] = 2 * (K @ dual) - self.centre_norm2
-        return np.minimum(scores - self._self_similarities(X)[:, None], 0.0)
+        scores -= self._self_similarities(X)[:, None]
+        return np.minimum(scores, 0.0)
 
     def far(self) -> Array | None:
         """See :class:`Scorer`."""

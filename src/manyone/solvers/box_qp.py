@@ -173,12 +173,15 @@ def solve_box_qp(
 
 def _start(qp: _BoxQP) -> Array:
     """Fill every group up to its unit sum, least typical rows first."""
-    sample = np.unique(np.linspace(0, len(qp.linear) - 1, 64).astype(np.intp))
-    order = np.lexsort((qp.K[sample].mean(axis=0) - qp.linear, qp.group))
+    evenly = np.linspace(0, len(qp.linear) - 1, 64)
+    sample = np.unique(evenly.astype(np.intp))
+    slope = qp.K[sample].mean(axis=0) - qp.linear
+    order = np.lexsort((slope, qp.group))
     most = np.minimum(qp.upper[order], 1.0)
     before = np.cumsum(most) - most
+    before_in_group = before - before[qp.first][qp.group]
     coef = np.empty_like(qp.linear)
-    coef[order] = np.clip(1.0 - (before - before[qp.first][qp.group]), 0.0, most)
+    coef[order] = np.clip(1.0 - before_in_group, 0.0, most)
     total = np.add.reduceat(coef, qp.first)
     if total.min() < 1 - 1e-10:
         raise Infeasible(int(total.argmin()), float(total.min()))
@@ -325,7 +328,9 @@ def _group_lengths(
     """Let every group go as far as it can, if better than stopping all at one bound."""
     furthest = np.ones(member.max() + 1)
     np.minimum.at(furthest, member, max_step)
-    lengths = [np.full(len(move), max_step.min()), furthest[member]]
+    together = np.full(len(move), max_step.min())
+    lengths = [together, furthest[member]]
     steps = np.stack([length * move for length in lengths])
-    change = steps @ slope + np.einsum("ij,ij->i", steps, steps @ block) / 2
+    curvature = np.einsum("ij,ij->i", steps, steps @ block)
+    change = steps @ slope + curvature / 2
     return lengths[int(change.argmin())]

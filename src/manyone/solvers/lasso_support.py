@@ -55,10 +55,12 @@ class Penalty(NamedTuple):
 
     def prox(self, V: Array, step: float = 1.0) -> tuple[Array, Array, Array]:
         """Proximal point of V, unit vectors of its blocks, their remaining lengths."""
-        unit = soft(V, step * self.l1)
-        norm = np.maximum(np.sqrt(self.blocks(unit**2)), TINY)
-        remaining = np.maximum(1.0 - step * self.group / norm, 0.0)
-        return unit * self.spread(remaining), unit / self.spread(norm), remaining
+        shrunk = soft(V, step * self.l1)
+        lengths = np.sqrt(self.blocks(shrunk**2))
+        lengths = np.maximum(lengths, TINY)
+        remaining = np.maximum(1.0 - step * self.group / lengths, 0.0)
+        unit_vectors = shrunk / self.spread(lengths)
+        return shrunk * self.spread(remaining), unit_vectors, remaining
 
 
 def finish(

@@ -38,9 +38,11 @@ def solve_without_blocks(
     n = len(L)
     for batch, rows, ends in _batches(blocks):
         first = int(rows.min())  # columns of L^-1 vanish above their diagonal
-        columns = np.zeros((n - first, len(rows)), order="F")
-        columns[rows - first, np.arange(len(rows))] = 1.0
-        half = blas.dtrsm(1.0, L[first:, first:], columns, lower=1, overwrite_b=1)
+        width = len(rows)
+        columns = np.zeros((n - first, width), order="F")
+        columns[rows - first, np.arange(width)] = 1.0
+        corner = L[first:, first:]
+        half = blas.dtrsm(1.0, corner, columns, lower=1, overwrite_b=1)
         for block, part in zip(batch, np.split(half, ends, axis=1), strict=True):
             C = alpha * (part.T @ part)
             yield solve(C, scaled[block], assume_a="pos", check_finite=False)

@@ -80,12 +80,15 @@ class _Problem(NamedTuple):
         E|_op <= mu, with mu = sqrt(alpha frobenius). The residual R - KC, scaled until
         it is feasible, is E.
         """
-        top = self.alpha * np.sqrt(max(np.linalg.eigvalsh(point.S)[-1], 0.0))
-        bound = np.sqrt(self.alpha * self.frobenius)
-        scale = bound / top if top > bound else 1.0
-        residual = self.alpha**2 * float(np.vdot(point.X, point.X))
-        dual = scale * (2.0 * (point.fit - self.outside) - scale * residual)
-        return float((point.value - self.outside - dual) / max(point.value, 1e-300))
+        largest = max(np.linalg.eigvalsh(point.S)[-1], 0.0)
+        norm = self.alpha * np.sqrt(largest)
+        mu = np.sqrt(self.alpha * self.frobenius)
+        scale = mu / norm if norm > mu else 1.0
+        squares = self.alpha**2 * float(np.vdot(point.X, point.X))
+        product = point.fit - self.outside
+        dual = scale * (2.0 * product - scale * squares)
+        excess = point.value - self.outside - dual
+        return float(excess / max(point.value, 1e-300))
 
     def scaled_identity(self) -> Array:
         """Best multiple of the identity: tasks independent, the two layers balanced."""

@@ -178,19 +178,26 @@ class _Evidence:
     def refresh(self) -> None:
         """Recompute everything from the precisions, shedding accumulated round-off."""
         self.changes = 0
-        self.active = np.flatnonzero(np.isfinite(self.alpha))
-        rows = self.buffer[: len(self.active)]
-        rows[:] = self.gram[self.active]
-        block = rows[:, self.active] + np.diag(self.alpha[self.active])
-        factor = cho_factor(block, lower=True) if len(block) else (block, True)
-        self.covariance = cho_solve(factor, np.eye(len(block))) if len(block) else block
+        active = np.flatnonzero(np.isfinite(self.alpha))
+        self.active = active
+        alpha = self.alpha[active]
+        moments = self.moments[active]
+        rows = self.buffer[: len(active)]
+        rows[:] = self.gram[active]
+        precision = rows[:, active] + np.diag(alpha)
+        factor = precision
+        self.covariance = precision
+        if len(active):
+            factor = cho_factor(precision, lower=True)[0]
+            self.covariance = cho_solve((factor, True), np.eye(len(active)))
         half = self.covariance @ rows
-        self.mean = self.covariance @ self.moments[self.active]
-        self.inner = self.gram.diagonal() - np.einsum("ij,ij->j", rows, half)
+        explained = np.einsum("ij,ij->j", rows, half)
+        self.mean = self.covariance @ moments
+        self.inner = self.gram.diagonal() - explained
         self.outer = self.moments - rows.T @ self.mean
-        self.scatter = self.total - self.moments[self.active].T @ self.mean
-        log_precisions = np.log(self.alpha[self.active]).sum()
-        self.log_det = 2 * np.log(np.diag(factor[0])).sum() - log_precisions
+        self.scatter = self.total - moments.T @ self.mean
+        log_det_precision = 2 * np.log(np.diag(factor)).sum()
+        self.log_det = log_det_precision - np.log(alpha).sum()
 
     def set_noise(self, noise: Array) -> None:
         """Set Omega and whiten outputs with it, without directions it does not span."""
@@ -206,10 +213,13 @@ class _Evidence:
 
     def improve(self, tol: float) -> float:
         """Make the best change of a precision, then of the noise; the new objective."""
-        alpha, gain = best_precisions(*self.statistics(), self.alpha, len(self.guard))
+        sparsity, quality = self.statistics()
+        n_outputs = len(self.guard)
+        alpha, gain = best_precisions(sparsity, quality, self.alpha, n_outputs)
         # Between twins, re-estimating the one that is in gains as much as adding the
         # other.
-        best = int(np.where(np.isinf(self.alpha), (1 - 1e-6) * gain, gain).argmax())
+        is_new = np.isinf(self.alpha)
+        best = int(np.where(is_new, (1 - 1e-6) * gain, gain).argmax())
         if gain[best] > self.enough(tol):
             self.set_precision(best, float(alpha[best]))
         self.set_noise((self.scatter + self.guard) / self.n_noise_rows)

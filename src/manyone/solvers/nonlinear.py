@@ -97,10 +97,13 @@ def reduced_objective(
     theta; `buffers` (2, n, n) are overwritten.
     """
     Y = problem.Phi @ W
-    B = second_layer(Y, problem.R, beta / problem.weight, theta, buffers)
-    value = beta * float(np.einsum("it,it->", B, problem.R))
-    value += problem.alpha * float(np.einsum("mt,mt->", W, W))
-    return value, *pull_back(problem, W, theta, Y, buffers[0], (-2.0 * beta) * B, B)
+    ridge = beta / problem.weight
+    B = second_layer(Y, problem.R, ridge, theta, buffers)
+    J = buffers[0]
+    fit = beta * float(np.einsum("it,it->", B, problem.R))
+    size = problem.alpha * float(np.einsum("mt,mt->", W, W))
+    slope = (-2.0 * beta) * B
+    return fit + size, *pull_back(problem, W, theta, Y, J, slope, B)
 
 
 def second_layer(

@@ -194,8 +194,10 @@ def primal_weights(Phi: Array, R: Array, alpha: float, weight: Array) -> Array:
     ndarray of shape (m, T)
     """
     scaled = np.sqrt(weight)[:, None] * Phi
-    L = factorise(scaled.T @ scaled, alpha, np.ones(Phi.shape[1]), overwrite=True)
-    return cho_solve((L, True), Phi.T @ (weight[:, None] * R), check_finite=False)
+    moments = scaled.T @ scaled
+    sums = Phi.T @ (weight[:, None] * R)
+    L = factorise(moments, alpha, np.ones(len(moments)), overwrite=True)
+    return cho_solve((L, True), sums, check_finite=False)
 
 
 def solve_ridge_stack(

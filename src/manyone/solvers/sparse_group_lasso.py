@@ -137,8 +137,7 @@ class _Rounds:
     def _primal(self, B: Array, R: Array) -> tuple[Array, Array]:
         """Residual (n, k) and objective (k,) of k outputs."""
         residual = R - self.J @ B
-        squares = np.einsum("it,it->t", residual, residual)
-        return residual, squares + self.penalty.values(B)
+        return residual, _dots(residual, residual) + self.penalty.values(B)
 
     def evaluate(self) -> bool:
         """Primal and dual values here; finish outputs that are near.
@@ -190,8 +189,8 @@ class _Rounds:
         self.n_iter += 1
         # Half the gradient of the dual of the proximal step.
         rho = self.dual - self.residual
-        moved = np.einsum("it,it->t", self.x - self.centre, self.x - self.centre)
-        solved = np.einsum("it,it->t", rho, rho) <= 0.05 * moved / self.sigma
+        move = self.x - self.centre
+        solved = _dots(rho, rho) <= 0.05 * _dots(move, move) / self.sigma
         self.centre = np.where(solved, self.x, self.centre)
         growth = np.where(self.steps <= 4, 10.0, 3.0)
         self.sigma = np.where(solved, self.sigma * growth, self.sigma)
@@ -233,12 +232,14 @@ class _Rounds:
     def _line_search(self, rho: Array, step: Array, trying: Mask) -> Mask:
         """Backtrack on ``|e|^2 - 2<e,r> + |x(e)|^2 / (2 sigma)``; True if it failed."""
         change = 2.0 * self.J.T @ step
-        decrease = 2.0 * np.einsum("it,it->t", rho, step)
+        decrease = 2.0 * _dots(rho, step)
 
         def merit(e: Array, v: Array, at: Codes | slice) -> Array:
-            x = self.penalty.prox(self.centre[:, at] / self.sigma[at] + v)[0]
-            squares = 0.5 * self.sigma[at] * np.einsum("it,it->t", x, x)
-            return np.einsum("it,it->t", e, e - 2.0 * self.target[:, at]) + squares
+            sigma = self.sigma[at]
+            point = self.centre[:, at] / sigma + v
+            x = self.penalty.prox(point)[0]
+            squares = 0.5 * sigma * _dots(x, x)
+            return _dots(e, e - 2.0 * self.target[:, at]) + squares
 
         trying = trying.copy()
         length = 1.0
@@ -247,7 +248,8 @@ class _Rounds:
             at = np.flatnonzero(trying)
             e = self.dual[:, at] + length * step[:, at]
             v = self.slope[:, at] + length * change[:, at]
-            allowed = base[at] + 1e-4 * length * decrease[at] + 1e-13 * np.abs(base[at])
+            rounding = 1e-13 * np.abs(base[at])
+            allowed = base[at] + 1e-4 * length * decrease[at] + rounding
             good = merit(e, v, at) <= allowed
             accepted = at[good]
             self.dual[:, accepted] = e[:, good]
@@ -261,17 +263,22 @@ class _Rounds:
     def certify(self) -> Array:
         """Duality gaps (T,) of the best B; its objective goes to `primal`, `path`."""
         residual, self.primal = self._primal(self.best, self.R)
-        lower = _dual_values(residual, 2.0 * self.J.T @ residual, self.R, self.penalty)
-        self.path[-1] = min(self.path[-1], float(self.primal.sum()))
+        slope = 2.0 * self.J.T @ residual
+        lower = _dual_values(residual, slope, self.R, self.penalty)
+        objective = float(self.primal.sum())
+        self.path[-1] = min(self.path[-1], objective)
         return self.primal - np.maximum(self.bound, lower)
 
 
 def _dual_values(E: Array, slope: Array, R: Array, penalty: Penalty) -> Array:
     """Dual value of each column of E, scaled until it is feasible; ``slope = 2J'E``."""
     scale = feasible_scale(slope, penalty)
-    products = np.einsum("it,it->t", E, R)
-    squares = np.einsum("it,it->t", E, E)
-    return scale * (2.0 * products - scale * squares)
+    return scale * (2.0 * _dots(E, R) - scale * _dots(E, E))
+
+
+def _dots(left: Array, right: Array) -> Array:
+    """Inner products (t,) of the columns of two matrices (n, t)."""
+    return np.asarray(np.einsum("it,it->t", left, right))
 
 
 def feasible_scale(V: Array, penalty: Penalty) -> Array:

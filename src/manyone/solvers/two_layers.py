@@ -167,9 +167,10 @@ def in_units(
     heaviest = float(np.mean(problem.weight @ problem.R))
     ridge = min(beta / problem.unit, heaviest)
     beta = float(effective_alpha(ridge, float(len(problem.R))))
-    problem = problem._replace(weight=np.minimum(problem.weight, 1e10 * beta))
-    total = problem.weight @ problem.R
-    return problem, beta, float(np.sum(beta * total / (beta + total)))
+    weight = np.minimum(problem.weight, 1e10 * beta)
+    total = weight @ problem.R
+    least = float(np.sum(beta * total / (beta + total)))
+    return problem._replace(weight=weight), beta, least
 
 
 def gram(Y_new: Array, Y: Array, theta: float, out: Array | None = None) -> Array:
