@@ -327,6 +327,7 @@ register(
         "weight": "k!",
         "shift": "k!",
         "place": "k!",
+        "stands_for": "k!",
         "starts": "T+1 starts k",
         "far": "T",
         "lends": "T",

@@ -145,7 +145,7 @@ def test_units_are_credible_means_without_the_row_itself():
     repeated = Units.of(depth[twice], ones, codes[twice], 6, 1e-9)
     np.testing.assert_allclose(weighted.of_tasks, repeated.of_tasks)
     np.testing.assert_allclose(
-        weighted.without(depth, weight, codes)[twice],
+        weighted.without(depth, np.ones(39), codes)[twice],
         repeated.without(depth[twice], ones, codes[twice]),
     )
 

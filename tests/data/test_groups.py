@@ -8,6 +8,8 @@ from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from every_method import methods as every_method
+from fleets import gaussian_tasks
 from manyone import (
     SVDD,
     CombinedOneClass,
@@ -467,3 +469,49 @@ def test_rows_without_any_response_can_leave_in_groups(method):
     assert np.isfinite(model.calibration_.scores).all()
     assert len(model.calibration_.scores) == 12
     assert np.all(model.predict(X[:6], task=task[:6]) == 1)
+
+
+@every_method
+def test_weights_are_copies_in_groups_too(method):
+    """With known outliers, whose groups are dealt to folds as well."""
+    X, codes = gaussian_tasks([14, 11, 9], 3, seed=1, shuffled=True)
+    rng = np.random.default_rng(0)
+    groups = rng.integers(0, 8, len(X))
+    outlier = rng.random(len(X)) < 0.1
+    weight = rng.integers(1, 4, len(X))
+    copies = np.repeat(np.arange(len(X)), weight)
+    weighted = method(alarm_rate=0.2).fit(
+        X, task=codes, groups=groups, outlier=outlier, sample_weight=weight
+    )
+    repeated = method(alarm_rate=0.2).fit(
+        X[copies], task=codes[copies], groups=groups[copies], outlier=outlier[copies]
+    )
+    np.testing.assert_allclose(
+        weighted.pvalues(X, task=codes), repeated.pvalues(X, task=codes), atol=1e-6
+    )
+
+
+def test_a_group_of_one_row_that_counts_twice_leaves_as_a_whole():
+    X, codes = gaussian_tasks([9, 9], 2, seed=1)
+    weight = np.where(np.arange(len(X)) % 3 == 0, 2, 1)
+    copies = np.repeat(np.arange(len(X)), weight)
+    weighted = JointOCKSR().fit(
+        X, task=codes, groups=np.arange(len(X)), sample_weight=weight
+    )
+    repeated = JointOCKSR().fit(X[copies], task=codes[copies], groups=copies)
+    np.testing.assert_allclose(
+        weighted.pvalues(X, task=codes), repeated.pvalues(X, task=codes), atol=1e-9
+    )
+
+
+@closed
+def test_enrolled_groups_of_one_row_each_leave_by_themselves(method):
+    X, codes = gaussian_tasks([12, 12, 6], 3, seed=1)
+    groups = np.append(np.arange(24) // 3, np.arange(100, 106))
+    old = codes < 2
+    model = method().fit(X[old], task=codes[old], groups=groups[old])
+    model.enroll(X[~old], task=codes[~old], groups=groups[~old])
+    fresh = method().fit(X, task=codes, groups=groups)
+    np.testing.assert_allclose(
+        model.pvalues(X, task=codes), fresh.pvalues(X, task=codes), atol=1e-9
+    )

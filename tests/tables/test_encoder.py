@@ -163,6 +163,21 @@ def test_missing_objects_of_pandas_are_gaps_and_arrays_are_texts():
         assert model.score(table).equals(models[0].score(table))
 
 
+@pytest.mark.parametrize("backend", ["numpy_nullable", "pyarrow"])
+def test_texts_with_gaps_are_the_same_in_every_type_of_pandas(backend):
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"m": np.arange(80) % 4, "x": rng.normal(size=80)})
+    table["kind"] = np.where(rng.random(80) < 0.5, "red", "green")
+    table["kind"] = table["kind"].astype(object).mask(rng.random(80) < 0.2)
+    nullable = table.convert_dtypes(dtype_backend=backend)
+    plain_model = TableModel("m", method=IndependentOCKSR()).fit(table)
+    model = TableModel("m", method=IndependentOCKSR()).fit(nullable)
+    expected = plain_model.score(table)["p_value"]
+    np.testing.assert_array_equal(model.score(nullable)["p_value"], expected)
+    missing = table["kind"].isna().mean()
+    assert model.columns_["missing"][1] == pytest.approx(missing)
+
+
 def test_decimal_points_and_commas_in_one_frame_are_refused_by_name():
     table = pd.DataFrame({"m": [0, 1] * 9, "x": ["1.5", "2.25"] * 9})
     table["y"] = ["1,5", "2,25"] * 9

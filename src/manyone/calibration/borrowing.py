@@ -135,7 +135,7 @@ class Units:
     def without(
         self,
         depth: Array,
-        weight: Array,
+        count: Array,
         codes: Codes,
         shift: Array | float = 0.0,
     ) -> Array:
@@ -143,12 +143,12 @@ class Units:
 
         Parameters
         ----------
-        depth, weight, codes : ndarray of shape (n,)
+        depth, count, codes : ndarray of shape (n,)
+            Its depth, what it counts for, and its task.
         shift : ndarray of shape (n,) or float
             What `shifts` returns, or was measured instead.
         """
         counts = self.counts[codes]
-        count = np.minimum(weight, 1.0)
         rest = counts - count
         with np.errstate(under="ignore"):  # weights may be tiny
             alone = rest <= 1e-9 * counts
@@ -336,6 +336,7 @@ class Pool:
         cls,
         values: Array,
         weight: Array,
+        stands_for: Array,
         codes: Codes,
         shift: Array,
         is_allowed: Mask,
@@ -347,7 +348,7 @@ class Pool:
 
         Parameters
         ----------
-        values, weight, codes, shift : ndarray of shape (n,)
+        values, weight, stands_for, codes, shift : ndarray of shape (n,)
             Sorted by task.
         is_allowed : ndarray of bool of shape (n,)
             Which rows the limit of their task lets raise an alarm.
@@ -358,9 +359,11 @@ class Pool:
         lent = lenders[codes]
         tasks = codes[lent]
         depth = values[lent], weight[lent], tasks
-        shared = find_copies(values[lent], tasks, weight[lent]).are_many
+        shared = find_copies(values[lent], tasks, stands_for[lent]).are_many
         units = Units.of(*depth, len(lenders), least, bend, shared=shared)
-        scaled = stretched(values[lent], bend) / units.without(*depth, shift[lent])
+        one_row = weight[lent] / np.maximum(stands_for[lent], 1.0)
+        own_units = units.without(values[lent], one_row, tasks, shift[lent])
+        scaled = stretched(values[lent], bend) / own_units
         counts = np.bincount(codes, weight, len(lenders))
         share = weight[lent] / counts[tasks]
         shares = share * [is_allowed[lent], ~is_allowed[lent]]

@@ -19,8 +19,8 @@ from __future__ import annotations
 import numpy as np
 
 from manyone._types import Array, Codes
-from manyone.calibration.ranks import doubled_ranks
-from manyone.data.rows import TrainingRows, group_rows
+from manyone.calibration.ranks import levels_of
+from manyone.data.rows import TrainingRows, rows_by_task
 
 # Share of a task's scores that counts as its lower tail. A smaller one has too few rows
 # to correlate.
@@ -132,10 +132,10 @@ def likeness(scores: Array, rows: TrainingRows) -> float:
     codes = rows.codes[judged]
     weight = rows.weight[judged]
     rank = np.empty(len(judged))
-    order, starts = group_rows(codes, rows.n_tasks)
-    for task_rows in np.split(order, starts[1:-1]):
-        ranks = doubled_ranks(scores[judged[task_rows]])[0]
-        rank[task_rows] = ranks / (2 * max(len(task_rows), 1))
+    for _, task_rows in rows_by_task(codes):
+        level = levels_of(scores[judged[task_rows]])
+        mass = np.bincount(level, weight[task_rows])
+        rank[task_rows] = ((np.cumsum(mass) - mass / 2.0) / mass.sum())[level]
     size = np.bincount(group, weight)
     total = np.bincount(codes, weight)
     of_group = np.bincount(group, weight * rank) / size

@@ -56,7 +56,8 @@ class ReferenceScores(NamedTuple):
         codes = codes[lends]
         scores = calibration.scores[lends]
         weight = calibration.weight[lends]
-        values = calibration.scaled(scores, weight, codes, calibration.shift[lends])
+        one_row = calibration.of_one_row[lends]
+        values = calibration.scaled(scores, one_row, codes, calibration.shift[lends])
         size = float(np.sqrt(np.mean(values**2))) if len(values) else 1.0
         size = size if size > 0.0 else 1.0
         scale = replace(calibration.scale, unit=calibration.scale.unit * size)

@@ -31,7 +31,7 @@ import numpy as np
 from manyone._types import Array, Codes, Mask, Rows
 from manyone.calibration.borrowing import mean_root_depths
 from manyone.calibration.equal_terms import Moved, Round, on_equal_terms
-from manyone.data.groups import first_judged, looks_ahead
+from manyone.data.groups import first_judged, looks_ahead, order_by_content
 from manyone.data.rows import TrainingRows, row_blocks
 from manyone.kernels.gram import Points
 from manyone.kernels.kernel import Kernel
@@ -358,7 +358,8 @@ def assign_folds(
         place_of_task = np.append(np.argsort(content_order(rows)), rows.n_tasks)
         groups = place_of_task[rows.codes] * (rows.group.max() + 1) + rows.group
         unit = np.unique(groups[dealt], return_inverse=True)[1]
-        mean = np.bincount(unit, level) / np.bincount(unit)
+        weight = rows.weight[dealt]
+        mean = np.bincount(unit, weight * level) / np.bincount(unit, weight)
         level = np.zeros(len(dealt)) if rows.forward else mean[unit]
     order = np.lexsort((unit, _ranks(level), owner))
     unit = unit[order]
@@ -457,22 +458,11 @@ def halved_splits(rows: TrainingRows, kind: str) -> Iterator[Split]:
 
 
 def content_order(rows: TrainingRows) -> Codes:
-    """Tasks in the order of the content of their rows, shape (T,).
-
-    So their names do not matter. All rows count: tasks of yes and no share many.
-    """
+    """Tasks (T,) in the order of the content of their rows."""
     of_task = np.flatnonzero(rows.codes >= 0)
-    n_contents = rows.content.max() + 1
-    pairs = rows.codes[of_task] * n_contents + rows.content[of_task]
-    distinct, place = np.unique(pairs, return_inverse=True)
-    counts = np.bincount(place, rows.weight[of_task])
-    codes, content = np.divmod(distinct, n_contents)
-    starts = np.searchsorted(codes, np.arange(1, rows.n_tasks))
-    contents = [part.tolist() for part in np.split(content, starts)]
-    weights = [part.tolist() for part in np.split(counts, starts)]
-    keys = [*zip(contents, weights, strict=True)]
-    order = sorted(range(rows.n_tasks), key=keys.__getitem__)
-    return np.array(order, dtype=np.intp)
+    codes = rows.codes[of_task]
+    content = rows.content[of_task]
+    return order_by_content(codes, content, rows.weight[of_task], rows.n_tasks)
 
 
 def similarity_of(X: Rows, rows: TrainingRows, kernel: Kernel) -> Array:

@@ -8,7 +8,7 @@ matter.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -41,6 +41,8 @@ class Tails:
         :mod:`~manyone.calibration.copies`.
     responses : ndarray of shape (k, 2)
         See :class:`~manyone.solvers.ridge.LeftOutRows`; NaN where unknown.
+    stands_for : ndarray of shape (k,)
+        Rows that each stands for; the weight is less where they are dependent.
     """
 
     scores: Array
@@ -50,6 +52,7 @@ class Tails:
     n_exact: int
     seen: Array
     responses: Array
+    stands_for: Array
 
     @classmethod
     def of(
@@ -60,14 +63,18 @@ class Tails:
         n_exact: int,
         seen: Array | None = None,
         responses: Array | None = None,
+        stands_for: Array | None = None,
     ) -> Tails:
         """Tails of rows with these scores (n,); other parameters as the attributes."""
         if seen is None:
             seen = np.full(len(scores), np.inf)
         if responses is None:
             responses = np.full((len(scores), 2), np.nan)
+        if stands_for is None:
+            stands_for = weight
         exact = np.zeros(len(scores), dtype=bool)
-        return cls(scores, weight, codes, exact, n_exact, seen, responses)._sorted()
+        parts = seen, responses, stands_for
+        return cls(scores, weight, codes, exact, n_exact, *parts)._sorted()
 
     @classmethod
     def known(
@@ -93,6 +100,7 @@ class Tails:
             exact_scores(n_tasks),
             None if seen is None else seen[has_score],
             None if responses is None else responses[has_score],
+            rows.weight[has_score],
         )
 
     def merged(self, *others: Tails) -> Tails:
@@ -106,6 +114,7 @@ class Tails:
             self.n_exact,
             np.concatenate([tails.seen for tails in parts]),
             np.concatenate([tails.responses for tails in parts]),
+            np.concatenate([tails.stands_for for tails in parts]),
         )._sorted()
 
     def _sorted(self) -> Tails:
@@ -125,8 +134,8 @@ class Tails:
         # Rounded scores are equal by rounding, not because rows are copies.
         seen = np.where(above, np.inf, tails.seen)
         responses = np.where(above[:, None], np.nan, tails.responses)
-        return Tails(
-            scores, tails.weight, tails.codes, rounded, self.n_exact, seen, responses
+        return replace(
+            tails, scores=scores, rounded=rounded, seen=seen, responses=responses
         )._counted()
 
     def _counted(self) -> Tails:
@@ -142,14 +151,18 @@ class Tails:
         weight = self.weight[order]
         seen = self.seen[order]
         responses = self.responses[order]
+        stands_for = self.stands_for[order]
         if len(starts):
+            stands_for = np.add.reduceat(stands_for, starts)
             weight = np.add.reduceat(weight, starts)
             seen = np.minimum.reduceat(seen, starts)
             responses = np.minimum.reduceat(responses, starts, axis=0)
         scores = scores[starts]
         codes = codes[starts]
         rounded = rounded[starts]
-        return Tails(scores, weight, codes, rounded, self.n_exact, seen, responses)
+        return Tails(
+            scores, weight, codes, rounded, self.n_exact, seen, responses, stands_for
+        )
 
     def calibration(
         self, n_tasks: int, source: str, far: Array | None = None, fixed: str = ""
@@ -170,6 +183,7 @@ class Tails:
             self.seen,
             self.responses,
             fixed=fixed,
+            stands_for=self.stands_for,
         )
 
 

@@ -129,6 +129,8 @@ class Calibration:
         row, see :mod:`.borrowing`.
     place : ndarray of shape (n,)
         Place of the row among those of its task in the order of time; -1: not known.
+    stands_for : ndarray of shape (n,)
+        Rows that each score stands for; the weight is less where they are dependent.
     """
 
     scores: Array
@@ -139,6 +141,7 @@ class Calibration:
     source: str
     shift: Array
     place: Codes
+    stands_for: Array
 
     @classmethod
     def from_scores(
@@ -154,6 +157,7 @@ class Calibration:
         shift: Array | None = None,
         place: Codes | None = None,
         fixed: str = "",
+        stands_for: Array | None = None,
     ) -> Calibration:
         """Arrange scores by task.
 
@@ -176,13 +180,17 @@ class Calibration:
             Place of each row in the order of time.
         fixed : str
             What stayed as all rows have shaped it, if anything.
+        stands_for : ndarray of shape (n,) or None
+            Rows that each stands for; None: its weight.
 
         Returns
         -------
         Calibration
         """
+        if stands_for is None:
+            stands_for = weight
         if seen is not None:
-            tied = find_copies(scores, codes, weight).tied
+            tied = find_copies(scores, codes, stands_for).tied
             scores = np.where(tied, np.minimum(scores, seen), scores)
         left_out = scores
         size = sizes_of(far, n_tasks)
@@ -193,6 +201,7 @@ class Calibration:
         scores = scores[order]
         codes = codes[order]
         weight = weight[order]
+        stands_for = stands_for[order]
         rows = np.bincount(codes, minlength=n_tasks)
         starts = np.concatenate([[0], np.cumsum(rows)])
         # Equal scores may differ by rounding: slightly lower, a tie stays a tie.
@@ -208,7 +217,9 @@ class Calibration:
             shift = shifts(depth, responses[order], weight, starts, _LEAST_DEPTH)
         in_time = np.full(len(scores), -1) if place is None else place[order]
         words = f"{source}, {fixed} fixed" if fixed else source
-        return cls(scores, weight, starts, far, lends, words, shift, in_time)
+        return cls(
+            scores, weight, starts, far, lends, words, shift, in_time, stands_for
+        )
 
     @classmethod
     def from_left_out(cls, solution: Solution, rows: TrainingRows) -> Calibration:
@@ -242,6 +253,7 @@ class Calibration:
             solution.shift,
             rows.moment,
             solution.fixed,
+            rows.weight,
         )
 
     @property
@@ -259,6 +271,11 @@ class Calibration:
         """Calibration rows of each task, shape (T,)."""
         counts = np.bincount(self.codes, self.weight, len(self.lends))
         return counts.astype(np.float64)
+
+    @property
+    def of_one_row(self) -> Array:
+        """What one of the rows that each score stands for counts for, shape (n,)."""
+        return self.weight / np.maximum(self.stands_for, 1.0)
 
     @cached_property
     def sizes(self) -> Array:
@@ -293,11 +310,14 @@ class Calibration:
         return Scale(self.sizes, bend, self._units.of_tasks)
 
     def scaled(
-        self, scores: Array, weight: Array, codes: Codes, shift: Array | float = 0.0
+        self, scores: Array, count: Array, codes: Codes, shift: Array | float = 0.0
     ) -> Array:
-        """Left-out scores (n,) on that scale, each in the unit of its other rows."""
+        """Left-out scores (n,) on that scale, each in the unit of its other rows.
+
+        A row has the share `count` (n,) in the rows of its task.
+        """
         values = scores / self.sizes[codes]
-        units = self._units.without(values, weight, codes, shift)
+        units = self._units.without(values, count, codes, shift)
         return unstretched(stretched(values, self.bend) / units, self.bend)
 
     def pooled(self) -> tuple[Array, Array]:
@@ -308,7 +328,7 @@ class Calibration:
         scores, weight : ndarray of shape (m,)
             Ascending.
         """
-        values = self.scaled(self.scores, self.weight, self.codes)
+        values = self.scaled(self.scores, self.of_one_row, self.codes)
         lent = np.flatnonzero(self.lends[self.codes] | ~np.any(self.lends))
         order = np.argsort(values[lent], kind="stable")
         ascending = lent[order]
@@ -399,6 +419,7 @@ class Calibration:
                 Pool.of(
                     values,
                     self.weight,
+                    self.stands_for,
                     codes,
                     self.shift,
                     self._ranks <= most_ranks[codes],

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from manyone._types import Codes, Labels
+from manyone._types import Array, Codes, Labels
 
 if TYPE_CHECKING:
     from manyone.data.rows import TrainingRows
@@ -110,28 +110,47 @@ def as_times(time: object, n_rows: int) -> Labels:
     return numbers
 
 
-def group_numbers(labels: Codes, codes: Codes, content: Codes) -> Codes:
+def order_by_content(
+    units: Codes, content: Codes, weight: Array, n_units: int
+) -> Codes:
+    """Units (u,) in the order of their rows' content, whatever their names.
+
+    All rows count: tasks of yes and no share many.
+
+    Parameters
+    ----------
+    units, content, weight : ndarray of shape (n,)
+        Number of each row's unit, its content and count.
+    n_units : int
+    """
+    n_contents = content.max(initial=0) + 1
+    distinct, place = np.unique(units * n_contents + content, return_inverse=True)
+    counts = np.bincount(place, weight)
+    owner, content = np.divmod(distinct, n_contents)
+    starts = np.searchsorted(owner, np.arange(1, n_units))
+    contents = [part.tolist() for part in np.split(content, starts)]
+    weights = [part.tolist() for part in np.split(counts, starts)]
+    keys = [*zip(contents, weights, strict=True)]
+    return np.array(sorted(range(n_units), key=keys.__getitem__), dtype=np.intp)
+
+
+def group_numbers(labels: Codes, codes: Codes, content: Codes, weight: Array) -> Codes:
     """Number of each row's group, by the content of its rows, not by its name (n,).
 
     Parameters
     ----------
     labels : ndarray of shape (n,)
         Code of each row's label. -1 is no label: the row is a group of its own.
-    codes, content : ndarray of shape (n,)
-        Task and content of each row.
+    codes, content, weight : ndarray of shape (n,)
+        Task, content and count of each row.
     """
     alone = labels < 0
     labels = np.where(alone, np.cumsum(alone) + labels.max(initial=0), labels)
     pairs = (codes + 1) * (labels.max() + 1) + labels
-    order = np.lexsort((content, pairs))
-    parts = np.split(order, np.flatnonzero(np.diff(pairs[order])) + 1)
-    # Groups are numbered in the order of their tasks and their content.
-    parts.sort(key=lambda rows: (int(codes[rows[0]]), content[rows].tolist()))
-    numbers = np.empty(len(codes), dtype=np.intp)
-    numbers[np.concatenate(parts)] = np.repeat(
-        np.arange(len(parts)), list(map(len, parts))
-    )
-    return numbers
+    _, first, group = np.unique(pairs, return_index=True, return_inverse=True)
+    order = order_by_content(group, content, weight, len(first))
+    order = order[np.argsort(codes[first[order]], kind="stable")]
+    return np.argsort(order)[group]
 
 
 def joined_groups(old: TrainingRows, new: TrainingRows) -> Codes | None:

@@ -301,8 +301,9 @@ def _grouped(
         block, place = groups.places(rows.codes, source, n_rows)
         return replace(rows, group=block, forward=groups.forward, moment=place)
     labels = encode(one_per_row("groups", groups, n_rows)[source])[1]
-    group = group_numbers(labels, rows.codes, rows.content)
-    if np.bincount(group).max() == 1:
+    content = 2 * rows.content + rows.outlier
+    group = group_numbers(labels, rows.codes, content, rows.weight)
+    if np.bincount(group, rows.weight).max() <= 1.0:
         return rows  # as without groups, every row is left out by itself
     return replace(rows, group=group)
 

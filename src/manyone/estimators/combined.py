@@ -323,7 +323,8 @@ def _combined_left_out(
     """
     values = []
     for view, left_out, tail in zip(views.values(), scores, scorer.tails, strict=True):
-        scaled = view.calibration_.scaled(left_out, rows.weight, rows.codes)
+        one_row = np.minimum(rows.weight, 1.0)
+        scaled = view.calibration_.scaled(left_out, one_row, rows.codes)
         values.append(tail.pooled_value(scaled))
     combined = scorer.combine(np.column_stack(values))
     return np.where(rows.outlier, np.nan, combined)

@@ -40,6 +40,8 @@ def with_more_rows(
     more, names, _ = training_rows(
         model, X, task, outlier, sample_weight, groups, reset=False
     )
+    if groups is not None and more.group is None and kept_rows.group is not None:
+        more = replace(more, group=np.arange(len(more.codes)))  # one row each
     rows = more.X.astype(np.float64)
     if sparse.issparse(kept_rows.X):
         rows = sparse.csr_array(rows)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from manyone._types import Array, Codes
+from manyone.data.checks import plain_label
 from manyone.history.seasons import level_of
 from manyone.tablefiles.values import (
     DecimalsError,
@@ -161,10 +162,9 @@ def _both(first: Array | None, second: Array | None) -> Array | None:
 
 
 def text_column(values: Iterable[object]) -> Column:
-    """Texts as numbers of their levels; None, NaN and words as "NA" are missing."""
-    texts = [
-        None if value is None or value != value else str(value) for value in values
-    ]
+    """Texts as numbers of their levels; None, NaN, NA and words as "NA" are missing."""
+    plain = map(plain_label, values)
+    texts = [None if value is None else str(value) for value in plain]
     present = {text for text in texts if text is not None and not is_missing(text)}
     levels = sorted(present)
     index: dict[str | None, float] = {

@@ -179,7 +179,7 @@ def _mixed(values: list[object]) -> Column:
     plain = [plain_label(value) for value in values]
     present = [value for value in plain if value is not None]
     if not present or not all(isinstance(value, Real | Decimal) for value in present):
-        return text_column(None if value is None else str(value) for value in plain)
+        return text_column(plain)
     numbers = [
         float(value) if isinstance(value, Real | Decimal) else np.nan for value in plain
     ]
