@@ -1,6 +1,8 @@
 """P-values, thresholds and full conformal prediction against their definitions."""
 
 import warnings
+from itertools import product
+from math import comb
 
 import numpy as np
 import pytest
@@ -112,12 +114,12 @@ def test_small_tasks_borrow_and_agree_to_the_last_bit(far, limit_ratio):
 def test_pool_too_small_uses_the_worst_score():
     scores, codes, calibration = made([3, 3])
     offsets, rates = calibration.at(0.05).offsets()
-    # The new row is the lowest of seven; its p-value is (0 + 1 of 4) / 2 tasks.
-    assert np.all(rates == pytest.approx(1 / 7))
-    assert calibration.at(0.05).smallest_pvalues == pytest.approx(1 / 8)
+    # The new row is the lowest of three in its task, one of two.
+    assert np.all(rates == pytest.approx(1 / 6))
+    assert calibration.at(0.05).smallest_pvalues == pytest.approx(1 / 6)
     assert np.all(offsets <= scores.reshape(2, 3).min(axis=1))
     message = calibration.at(0.05).shortfall_message(np.array(["a", "b"]))
-    assert "no rate below 0.143" in message
+    assert "no rate below 0.167" in message
 
 
 def test_units_are_credible_means_without_the_row_itself():
@@ -227,8 +229,8 @@ def test_pools_have_tasks_of_like_size_that_reach_the_rate():
     borrows = counts < 99
     pool = like_sizes(counts, lends, borrows, 0.2)
     assert pool.tolist() == [0, 0, 0, 1, 1, 2, 2, 3, -1]
-    # At 5 % the smallest need seven tasks: 1/(7 x 3) is less, 1/(6 x 3) more.
-    pool = like_sizes(counts, lends, borrows, 0.05)
+    # At 8 % the smallest need seven tasks: 1/(7 x 2) is less, 1/(6 x 2) more.
+    pool = like_sizes(counts, lends, borrows, 0.08)
     assert pool.tolist() == [0, 0, 0, 0, 0, 0, 0, 1, -1]
     # Two tasks of 8 rows take in a larger one, and one without scores is like them.
     counts = np.array([0.0, 8, 8, 300])
@@ -348,7 +350,7 @@ def test_borrowed_p_values_by_definition():
         barred = [np.mean((lower & ~is_allowed)[codes[small] == t]) for t in others]
         rank = 1 + np.sum(scores[codes == task] <= score)
         own = rank / (sizes[task] + 1)
-        expected = (own + np.sum(allowed)) / 3
+        expected = (min(rank / sizes[task], 1) + np.sum(allowed)) / 3
         if expected <= rate and rank <= most[task]:
             n_alarms += 1
         else:
@@ -357,6 +359,32 @@ def test_borrowed_p_values_by_definition():
             expected = max(expected, own / 3)
         assert value == pytest.approx(min(expected, 1.0), abs=1e-12)
     assert 0 < n_alarms < 200
+
+
+@pytest.mark.parametrize(("n_tasks", "n_rows"), [(6, 3), (20, 2), (4, 3)])
+def test_borrowed_p_values_hold_every_rate_by_enumeration(n_tasks, n_rows):
+    """All rows are alike: a p-value depends on how many own and other rows are lower."""
+    others = n_rows * (n_tasks - 1)
+    codes = np.repeat(np.arange(n_tasks), n_rows)
+    chances = []
+    pvalues = []
+    for below, others_below in product(range(n_rows + 1), range(others + 1)):
+        lower = np.arange(n_rows) < below
+        scores = np.where(np.append(lower, np.arange(others) < others_below), -2, -0.5)
+        scores = scores - 1e-6 * np.arange(len(scores))  # no copies
+        calibration = Calibration.from_scores(
+            scores, codes, np.ones(len(codes)), n_tasks, "held-out"
+        )
+        ways = comb(n_rows, below) * comb(others, others_below)
+        ways /= comb(len(codes), below + others_below)
+        chances.append(ways / (len(codes) + 1))
+        thresholds = calibration.at(0.1, np.inf)
+        pvalues.append(thresholds.pvalues(np.array([-1.0]), np.array([0]))[0])
+    assert np.sum(chances) == pytest.approx(1.0)
+    p = np.array(pvalues)
+    rates = np.array([np.sum(chances, where=p <= a + 1e-12) for a in p])
+    assert np.all(rates <= p + 1e-12)
+    assert np.max(rates / p) > 0.9  # and little of it is wasted
 
 
 def test_a_large_task_does_not_set_the_threshold_of_small_ones():

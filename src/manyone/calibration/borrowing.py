@@ -262,15 +262,12 @@ def like_sizes(counts: Array, lends: Mask, borrows: Mask, rate: float) -> Codes:
     def reaches(number: int) -> bool:
         """Whether a row lower than all rows of a pool may be as rare as the rate.
 
-        Its p-value is 1 over the smallest n + 1 and the number of tasks; among all rows
-        it is the lowest once in their number and one.
+        Its p-value is 1 over the smallest n and the number of tasks.
         """
-        lenders = lends & (pool == number)
-        if not lenders.any():
+        sizes = counts[lends & (pool == number)]
+        if not len(sizes):
             return False
-        by_tasks = np.count_nonzero(lenders) * (counts[lenders].min() + 1.0)
-        by_rows = counts[lenders].sum() + 1.0
-        return bool(min(by_tasks, by_rows) * rate >= 1.0 - 1e-9)
+        return bool(len(sizes) * sizes.min() * rate >= 1.0 - 1e-9)
 
     number = 0
     smallest = np.inf

@@ -143,7 +143,7 @@ class Scoring:
         ndarray of shape (n,)
             Never below 1/(n_t + 1), the rarest that n_t rows can tell. For tasks that
             borrow the scores of S tasks (see `calibration_.borrows`), never below
-            1/(S (n_t + 1)).
+            1/(S n_t).
         """
         rows, codes = self._scoring_rows(X, task)
         if exact:
