@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.preprocessing import normalize
 
 from manyone import JointOCKSR, NonlinearOCKSR, SparseOCKSR, tune
@@ -183,3 +184,28 @@ def test_a_first_layer_near_zero_is_no_end():
         exact.objective_path_[-1], abs=1e-6
     )
     assert np.ptp(found.score_samples(X, task=task)) > 0.01
+
+
+@both
+@pytest.mark.parametrize(
+    "options", [{}, {"metric": "whitened"}, {"kernel": "precomputed"}, {"landmarks": 9}]
+)
+def test_names_of_tasks_do_not_matter(method, options):
+    """With a small ridge, rounding decides after how many of 300 iterations it ends."""
+    rng = np.random.default_rng(122)
+    n_tasks = 13 if method is NonlinearOCKSR else 5
+    task = np.repeat(np.arange(n_tasks), 6)
+    X = rng.normal(size=(len(task), 4)) + 0.1 * rng.normal(size=(n_tasks, 4))[task]
+    new = rng.normal(size=(len(task), 4))
+    if "kernel" in options:
+        new = rbf_kernel(new, X)
+        X = rbf_kernel(X)
+    options = {"alpha": 1e-3, "random_state": 0, **options}
+    first = method(**options).fit(X, task=task)
+    second = method(**options).fit(X, task=-task)
+    assert first.n_iter_ == second.n_iter_
+    scores = first.score_samples(new, task=task)
+    assert second.score_samples(new, task=-task) == pytest.approx(scores, abs=1e-9)
+    assert second.structure_[::-1, ::-1] == pytest.approx(first.structure_, abs=1e-9)
+    p = first.pvalues(new, task=task)
+    assert second.pvalues(new, task=-task) == pytest.approx(p, abs=1e-9)

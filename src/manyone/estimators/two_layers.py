@@ -11,6 +11,7 @@ import numpy as np
 
 from manyone._sklearn import Constraints, Interval, StrOptions
 from manyone._types import Array, Codes
+from manyone.calibration.folds import content_order
 from manyone.calibration.tails import Tails
 from manyone.capabilities import ITERATED
 from manyone.data.hashing import row_hashes
@@ -27,9 +28,10 @@ from manyone.fitting.two_layers import (
     mostly_drawn,
 )
 from manyone.kernels.gram import Gram, Points
+from manyone.kernels.kernel import Kernel
 from manyone.kernels.landmarks import expanded
 from manyone.models.nearness import LeftOutGuard
-from manyone.models.scorers import TwoLayers, behind_metric
+from manyone.models.scorers import InMetric, TwoLayers, behind_metric
 from manyone.models.solution import FitReport, Solution
 from manyone.solvers.nonlinear import NonlinearSolution
 from manyone.solvers.ridge import factorise
@@ -111,6 +113,25 @@ class TwoLayerModel(LandmarkOneClass):
             self.anchor,
         )
 
+    def _learn(
+        self, rows: TrainingRows, *, left_out: bool, kernel: Kernel | None = None
+    ) -> Solution:
+        if rows.n_tasks == 1 or self.landmarks is not None:
+            return super()._learn(rows, left_out=left_out, kernel=kernel)
+        # Rounding may decide which iteration is the last, and depends on the order of
+        # rows and tasks. So this is that of their content, not that of their names.
+        place = np.argsort(content_order(rows))
+        ordered = rows.recoded(place, rows.n_tasks)
+        order = ordered.order_by_task()
+        solution = super()._learn(ordered.take(order), left_out=left_out, kernel=kernel)
+        solution = in_other_order(solution, np.argsort(order), place)
+        scorer = solution.scorer
+        if isinstance(scorer, TwoLayers) and rows.columns is None:
+            # The guard of far rows has to know that these are the rows themselves.
+            points = replace(scorer.points, X=rows.X)
+            solution = replace(solution, scorer=replace(scorer, points=points))
+        return solution
+
     def _solve(self, gram: Gram, rows: TrainingRows, *, left_out: bool) -> Solution:
         if rows.n_tasks == 1:
             # One task has no pattern of responses: the first layer is its model.
@@ -160,7 +181,9 @@ class TwoLayerModel(LandmarkOneClass):
             solution, tails = joint_passes(passes, self.alpha)
             return as_single_task(solution, sample.counts), tails
         rows = sample.rows(own_weight=True)
-        solution = self._of_sample(plan, rows)
+        place = np.argsort(content_order(rows))
+        solution = self._of_sample(plan, rows.recoded(place, rows.n_tasks))
+        solution = in_other_order(solution, np.arange(len(plan.points)), place)
         if sample.whole:
             return solution, None
         guard = LeftOutGuard.of(passes.nearness, solution.scorer)
@@ -233,6 +256,48 @@ class TwoLayerModel(LandmarkOneClass):
                 **learned,
             },
         )
+
+
+def in_other_order(solution: Solution, rows: Codes, tasks: Codes) -> Solution:
+    """The solution for rows and tasks in another order.
+
+    Parameters
+    ----------
+    solution : Solution
+    rows, tasks : ndarray of shape (n,) and (T,)
+        Where each point of the first layer, and each task, is in the solution.
+    """
+    scorer = solution.scorer
+    if isinstance(scorer, InMetric):
+        solution = replace(solution, scorer=scorer.scorer)
+        solution = in_other_order(solution, rows, tasks)
+        return replace(solution, scorer=replace(scorer, scorer=solution.scorer))
+    assert isinstance(scorer, TwoLayers)
+    # Centres are all points and the origin, or rows of a sample, which stay.
+    centres = np.arange(len(scorer.centres))
+    centres[: len(rows)] = rows[: len(centres)]
+    layers = replace(
+        scorer,
+        points=scorer.points.take(rows),
+        coef=np.asfortranarray(scorer.coef[rows][:, tasks]),
+        centres=scorer.centres[centres][:, tasks],
+        second_coef=np.asfortranarray(scorer.second_coef[centres][:, tasks]),
+        target=scorer.target[tasks],
+    )
+    learned = {
+        **solution.learned,
+        "dual_coef": layers.coef,
+        "first_layer": solution.learned["first_layer"][:, tasks],
+        "centres": layers.centres,
+        "second_coef": layers.second_coef,
+        "mean_response": layers.target,
+        "structure": solution.learned["structure"][np.ix_(tasks, tasks)],
+    }
+    solution = replace(solution, scorer=layers, learned=learned)
+    if solution.left_out is None:
+        return solution
+    shift = None if solution.shift is None else solution.shift[rows]
+    return replace(solution, left_out=solution.left_out[rows], shift=shift)
 
 
 def as_single_task(ridge: Solution, total: Array) -> Solution:
