@@ -13,8 +13,8 @@ from manyone.calibration.thresholds import OWN_RANKS
 from manyone.messages import plural, shortlist
 
 _FIRST = 3
-# Rows that count for less than this share of their number resemble each other.
-_ALIKE = 0.9
+#: Independent rows below this share of the rows of a task are worth a word.
+CLEARLY_FEWER = 0.9
 
 
 @dataclass(frozen=True)
@@ -204,7 +204,7 @@ def _borrowing_tasks(model: str, tasks: Tasks, rate: float) -> list[Step]:
         f"takes {needed} independent normal rows of a task. These have "
         f"{trained.min():,} to {trained.max():,}"
     )
-    if np.median(counted) < _ALIKE * np.median(trained):
+    if np.median(counted) < CLEARLY_FEWER * np.median(trained):
         text += (
             f", which count as about {np.median(counted):.0f}: rows of one time or "
             "group resemble each other"

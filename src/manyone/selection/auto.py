@@ -29,7 +29,12 @@ from manyone.estimators.scoring import DEFAULT_RATE, LIMIT, RATE, limit_ratio
 from manyone.estimators.svdd import SVDD
 from manyone.fitting.sources import sweep_of
 from manyone.routing import RoutingState
-from manyone.selection.costs import FEWEST_ROWS, is_affordable, rows_of_each_task
+from manyone.selection.costs import (
+    FEWEST_ROWS,
+    MOST_ROWS,
+    is_affordable,
+    rows_of_each_task,
+)
 from manyone.selection.criteria import (
     Setting,
     content_sample,
@@ -49,8 +54,6 @@ from manyone.selection.search import (
 )
 from manyone.threads import one_blas_thread
 
-#: Most rows that a model is fitted to where rows are not in memory.
-MOST_ROWS = 100_000
 #: The setting for faults. A search for another one by made faults bought nothing, see
 #: CONTRIBUTING.
 FOR_FAULTS: dict[str, Any] = {

@@ -23,6 +23,9 @@ _RIDGES = {"JointOCKSR": 1.0, "IndependentOCKSR": 20.0, "NonlinearOCKSR": 296.0}
 # Seconds that a fit may take: beyond, something cheaper is fitted. Two layers are worth
 # the wait. A joint regression fills memory first: its kernel matrix then has 0.2 GB.
 _MOST_SECONDS = {"JointOCKSR": 2.5, "IndependentOCKSR": 8.0, "NonlinearOCKSR": 20.0}
+#: Most rows that a model of a large table is fitted to, all tasks together. With many
+#: tasks, fewer of each are kept.
+MOST_ROWS = 100_000
 #: Fewest rows that settings are judged by, where there are as many.
 FEWEST_ROWS = 1000
 

@@ -18,7 +18,7 @@ from manyone.data.rows import in_memory
 from manyone.data.sweeps import Sweep, local_sweep
 from manyone.fitting.sources import sweep_in_order, sweep_of
 from manyone.messages import label_text, warn_user
-from manyone.selection.costs import rows_of_each_task
+from manyone.selection.costs import MOST_ROWS, rows_of_each_task
 from manyone.tables.columns import interpreted
 from manyone.tables.frames import WRITTEN, Table, as_table
 from manyone.tables.past import (
@@ -38,8 +38,6 @@ MOST_TASK_ROWS = 2_000
 #: other are much alike, and each row has three times as many numbers
 #: (`benchmarks/bench_history.py rows`).
 MOST_ROWS_WITH_PAST = 500
-#: Most rows of all tasks together. With many tasks, fewer of each are kept.
-MOST_ROWS = 100_000
 # Rows of a frame that are read at a time.
 _BLOCK_ROWS = 2**16
 

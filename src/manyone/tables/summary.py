@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from manyone.alerts.advice import CLEARLY_FEWER
 from manyone.messages import plural, shortlist
 
 if TYPE_CHECKING:
     from manyone.tables.model import TableModel
 
-# Independent rows below this share of the rows of a task are worth a word.
-_CLEARLY_FEWER = 0.9
 # What the AUC of each line of `choice_` was measured on.
 _JUDGED_ON = {
     "rows in time": " on made-up faults",
@@ -109,7 +108,7 @@ def _promises(model: TableModel) -> Iterator[tuple[str, str]]:
         independent = np.median(calibration.counts)
         training = model.training_
         sizes = np.bincount(training.codes()[~training.outlier], minlength=n_tasks)
-        if independent < _CLEARLY_FEWER * np.median(sizes):
+        if independent < CLEARLY_FEWER * np.median(sizes):
             words += ", as the rows of a usual task count as about "
             words += f"{independent:,.0f} independent ones"
     yield "promised", words

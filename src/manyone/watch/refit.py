@@ -29,6 +29,7 @@ from scipy.stats import binom
 
 from manyone._types import Array, Mask
 from manyone.alerts.evidence import STANDS_OUT
+from manyone.history.seasons import DAY
 from manyone.messages import plural, shortlist
 from manyone.tables.frames import names_of
 from manyone.tables.incidents import findings_of, scored_rows
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
 
 #: Counts and dates about a model, for a file beside it.
 Facts = dict[str, int | str]
-_DAY = 86_400.0
 #: Models are compared on rows of the last so many days.
 SHADOW_DAYS = 7.0
 # So many of the last rows are used.
@@ -80,7 +80,7 @@ class KeptRows:
     @property
     def now(self) -> float:
         """Day of the latest row, or today if that lies in the future."""
-        today = datetime.now(UTC).timestamp() / _DAY
+        today = datetime.now(UTC).timestamp() / DAY
         return float(min(self.day.max(), today))
 
 
@@ -114,7 +114,7 @@ def latest_day(store: Store) -> float | None:
     today = datetime.now(UTC).timestamp()
     seen = datetime.fromisoformat(last["seen"]).timestamp()
     dated = line["moment"] is not None and not is_number(line["time"])
-    return min(line["moment"] if dated else seen, today) / _DAY
+    return min(line["moment"] if dated else seen, today) / DAY
 
 
 def kept_rows_of(store: Store, model: TableModel) -> KeptRows | None:
@@ -151,8 +151,8 @@ def kept_rows_of(store: Store, model: TableModel) -> KeptRows | None:
 def _day(line: Line) -> float:
     """Day of a row, by its own time where that is a date."""
     if line["moment"] is not None and not is_number(line["time"]):
-        return float(line["moment"]) / _DAY
-    return datetime.fromisoformat(line["seen"]).timestamp() / _DAY
+        return float(line["moment"]) / DAY
+    return datetime.fromisoformat(line["seen"]).timestamp() / DAY
 
 
 def challenge(champion: TableModel, rows: KeptRows, days: float) -> Verdict:
@@ -259,5 +259,5 @@ def _judged(
 
 
 def _date(day: float) -> str:
-    moment = datetime.fromtimestamp(float(day) * _DAY, UTC)
+    moment = datetime.fromtimestamp(float(day) * DAY, UTC)
     return moment.strftime("%Y-%m-%d %H:%M")
