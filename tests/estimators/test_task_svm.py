@@ -30,29 +30,24 @@ def test_dear_common_part_gives_independent_machines(fleet, mu):
         assert model.margin_[t] == pytest.approx(svm.offset_[0] / scale, abs=1e-3)
 
 
-@pytest.mark.parametrize("shared_offset", [False, True])
-def test_dual_is_that_of_the_solver(fleet, shared_offset):
+def test_dual_is_that_of_the_solver(fleet):
     X, task = fleet
     order = np.argsort(task, kind="stable")
     X = X[order]
     codes = np.unique(task[order], return_inverse=True)[1]
-    model = MultiTaskOneClassSVM(gamma=0.2, nu=0.2, mu=2.0, shared_offset=shared_offset)
-    model.fit(X, task=codes)
-    total = np.full(5, len(X)) if shared_offset else np.bincount(codes)
+    model = MultiTaskOneClassSVM(gamma=0.2, nu=0.2, mu=2.0).fit(X, task=codes)
     K = model.kernel_.gram(X)
-    solution = solve_task_svm(
-        K, codes, 2.0, 1 / (0.2 * total[codes]), shared_offset=shared_offset
-    )
+    solution = solve_task_svm(K, codes, 2.0, 1 / (0.2 * np.bincount(codes)[codes]))
     assert model.objective_ == pytest.approx(solution.objective, rel=1e-7)
     np.testing.assert_allclose(model.margin_, solution.offset, atol=1e-6)
 
 
-def test_one_offset_for_all_counts_weights_and_takes_outliers(fleet):
+def test_weights_count_and_far_outliers_change_nothing(fleet):
     """An outlier far from everything changes nothing."""
     X, task = fleet
     weight = np.random.default_rng(0).integers(1, 4, len(X))
     again = np.repeat(np.arange(len(X)), weight)
-    model = MultiTaskOneClassSVM(gamma=0.2, nu=0.2, mu=2.0, shared_offset=True)
+    model = MultiTaskOneClassSVM(gamma=0.2, nu=0.2, mu=2.0)
     scores = model.fit(X, task=task, sample_weight=weight).score_tasks(X)
     np.testing.assert_allclose(
         model.fit(X[again], task=task[again]).score_tasks(X), scores, atol=1e-6

@@ -22,12 +22,11 @@ def bounds(task, nu):
     return 1.0 / (nu * np.bincount(task))[task]
 
 
-def reference(G, task, upper, shared=False):
+def reference(G, task, upper):
     values, vectors = np.linalg.eigh(G)
     factor = vectors * np.sqrt(np.clip(values, 0, None))
     a = cp.Variable(len(G), nonneg=True)
-    groups = [np.ones(len(G))] if shared else [task == t for t in np.unique(task)]
-    sums = [a @ g.astype(float) == 1 for g in groups]
+    sums = [a @ (task == t).astype(float) == 1 for t in np.unique(task)]
     program = cp.Problem(
         cp.Minimize(cp.sum_squares(factor.T @ a) / 2), [a <= upper, *sums]
     )
@@ -111,27 +110,6 @@ def test_free_common_part_gives_one_pooled_function():
     assert solution.gap <= 1e-8 * G.max()
 
 
-@pytest.mark.parametrize("mu", [0.1, 1.0])
-def test_shared_offset_is_libsvm_on_the_task_kernel(mu):
-    X, task = problem(4, sizes=(20, 30))
-    K = rbf_kernel(X)
-    nu = 0.2
-    G = task_kernel(K, task, task, mu)
-    upper = np.full(len(K), 1 / (nu * len(K)))
-    solution = solve_task_svm(K, task, mu, upper, shared_offset=True)
-    rival = OneClassSVM(kernel="precomputed", nu=nu, tol=1e-10).fit(G)
-    expected = np.zeros(len(K))
-    expected[rival.support_] = rival.dual_coef_[0] / (nu * len(K))
-    np.testing.assert_allclose(solution.coef, expected, atol=1e-5)
-    np.testing.assert_allclose(
-        solution.offset, -rival.intercept_[0] / (nu * len(K)), atol=1e-5
-    )
-    assert solution.offset.shape == (2,)
-    assert solution.objective == pytest.approx(
-        reference(G, task, upper, shared=True), abs=1e-6
-    )
-
-
 @given(st.integers(0, 10_000), st.sampled_from([1e-2, 1.0, np.inf]))
 @settings(max_examples=30, deadline=None)
 def test_random_problems_converge_and_ignore_row_order(seed, mu):
@@ -169,7 +147,6 @@ def test_too_small_bounds_of_one_task_are_refused():
     upper = np.full(3, 0.9)
     with pytest.raises(Infeasible, match=r"group 1 sum to 0\.9"):
         solve_task_svm(np.eye(3), task, 1.0, upper)
-    assert solve_task_svm(np.eye(3), task, 1.0, upper, shared_offset=True).converged
 
 
 def test_one_row_per_task():

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from manyone._sklearn import Constraints, Interval
-from manyone._types import Array, Codes
+from manyone._types import Codes
 from manyone.capabilities import ITERATIONS, Capabilities
 from manyone.data.rows import MISSING, TrainingRows
 from manyone.estimators.base import MultiTaskOneClass
@@ -59,9 +59,6 @@ class MultiTaskOneClassSVM(MultiTaskOneClass):
         How dear the common part is: infinity separates the tasks, towards 0 one
         function is left for all. The T tasks together pull with T / mu at a task's
         function, against 1 of its own.
-    shared_offset : bool, default=False
-        One margin for all tasks, and `nu` a share of all rows: the ordinary one-class
-        machine with the kernel over rows with tasks.
     tol : float, default=1e-10
         Largest violation of the optimality conditions, relative to the largest
         self-similarity.
@@ -150,13 +147,11 @@ class MultiTaskOneClassSVM(MultiTaskOneClass):
         **MultiTaskOneClass._parameter_constraints,
         "nu": [Interval(Real, 0, 1, closed="right")],
         "mu": [Interval(Real, 0, None, closed="right")],
-        "shared_offset": ["boolean"],
         **ITERATIONS,
     }
 
     nu: float = 0.1
     mu: float = 100.0
-    shared_offset: bool = False
     tol: float = 1e-10
     max_iter: int = 100_000
 
@@ -165,9 +160,11 @@ class MultiTaskOneClassSVM(MultiTaskOneClass):
         K = gram.semidefinite_matrix()[np.ix_(members, members)]
         T = rows.n_tasks
         sign = np.where(rows.outlier[members], -1.0, 1.0)
-        bound = self._bounds(rows, members, task)
-        options = self.shared_offset, self.tol, self.max_iter
-        machine = solve_task_svm(K, task, self.mu, bound, sign, *options)
+        weight = rows.weight[members]
+        normal = sign > 0.0
+        total = np.bincount(task[normal], weight[normal])
+        bound = weight / total[task] / self.nu
+        machine = solve_task_svm(K, task, self.mu, bound, sign, self.tol, self.max_iter)
         own_coef = np.zeros((len(rows.codes), T), order="F")
         own_coef[members, task] = machine.coef
         dual = own_coef + own_coef.sum(axis=1, keepdims=True) / self.mu
@@ -181,14 +178,6 @@ class MultiTaskOneClassSVM(MultiTaskOneClass):
             report=FitReport(n_iter=machine.n_iter, converged=machine.converged),
             learned=learned | {"support": np.any(own_coef != 0, axis=1)},
         )
-
-    def _bounds(self, rows: TrainingRows, members: Codes, task: Codes) -> Array:
-        """Weight of each dual variable over nu times the weight of normal rows."""
-        weight = rows.weight[members]
-        normal = ~rows.outlier[members]
-        group = np.zeros_like(task) if self.shared_offset else task
-        total = np.bincount(group[normal], weight[normal])
-        return weight / total[group] / self.nu
 
 
 def _variables(rows: TrainingRows) -> tuple[Codes, Codes]:

@@ -45,7 +45,6 @@ def solve_task_svm(
     mu: float,
     upper: Array,
     sign: Array | None = None,
-    shared_offset: bool = False,
     tol: float = 1e-8,
     max_iter: int = 100_000,
 ) -> TaskSVMSolution:
@@ -73,9 +72,6 @@ def solve_task_svm(
     sign : array of shape (n,), default=None
         s: 1 for normal rows, -1 for known outliers, which are kept out. None: all
         normal.
-    shared_offset : bool, default=False
-        One rho, and a single constraint: sum(a) = 1 over all rows. This is the ordinary
-        one-class support vector machine with kernel G.
     tol, max_iter : float and int, default=1e-8 and 100_000
         Largest violation of the optimality conditions, relative to the largest entry of
         G.
@@ -93,17 +89,16 @@ def solve_task_svm(
     order = np.argsort(task, kind="stable")
     ordered = task[order]
     G = task_kernel(K[np.ix_(order, order)], ordered, ordered, mu)
-    starts = [0] if shared_offset else np.searchsorted(ordered, np.arange(n_tasks))
+    starts = np.searchsorted(ordered, np.arange(n_tasks))
     signed = upper[order] if sign is None else (sign * upper)[order]
     low = np.minimum(signed, 0.0)
     high = np.maximum(signed, 0.0)
     qp = solve_box_qp(G, np.zeros(len(G)), low, high, starts, tol, max_iter)
     coef = np.empty_like(signed)
     coef[order] = qp.coef
-    offset = np.broadcast_to(qp.multiplier, n_tasks).copy()
     return TaskSVMSolution(
         coef=coef,
-        offset=offset,
+        offset=qp.multiplier,
         support=coef != 0,
         objective=qp.objective,
         gap=float(qp.gap.max()),
