@@ -60,14 +60,15 @@ RIVALS = {
     "OneClassSVM": one_class_svm,
     "IsolationForest": isolation_forest,
 }
-ADAPTIVE = IndependentOCKSR(metric="adaptive", kernel="laplacian", width=3.0)
+NO_RATE = {"alarm_rate": None}  # no thresholds: areas under the curve need none
+ADAPTIVE = IndependentOCKSR(metric="adaptive", kernel="laplacian", width=3.0, **NO_RATE)
 OURS = {
-    "JointOCKSR": JointOCKSR(),
-    "IndependentOCKSR": IndependentOCKSR(),
-    "... whitened": IndependentOCKSR(metric="whitened", kernel="laplacian"),
+    "JointOCKSR": JointOCKSR(**NO_RATE),
+    "IndependentOCKSR": IndependentOCKSR(**NO_RATE),
+    "... whitened": IndependentOCKSR(metric="whitened", kernel="laplacian", **NO_RATE),
     "... adaptive": ADAPTIVE,
     "CombinedOneClass": CombinedOneClass(
-        estimators=[("joint", JointOCKSR()), ("own", ADAPTIVE)]
+        estimators=[("joint", JointOCKSR(**NO_RATE)), ("own", ADAPTIVE)], **NO_RATE
     ),
 }
 

@@ -72,8 +72,8 @@ def demo(
 ) -> None:
     """Run the whole path on an example table.
 
-    Readings of sixteen machines, raw and with gaps: a model is fitted, today's readings
-    are scored, a page shows the alarms, and the same readings are watched as they come.
+    Readings of a fleet, raw and with gaps: a model is fitted, today's readings are
+    scored, a page shows the alarms, and the same readings are watched as they come.
     """
     check_folder("--out", out)
     config = out / "fleet.toml"
@@ -84,13 +84,16 @@ def demo(
     model = out / "fleet.manyone"
     scores = out / "scores.csv"
     page = out / "page.html"
-    for table, path in zip(example_tables(), (events, today), strict=True):
+    known, seen = example_tables()
+    for table, path in ((known, events), (seen, today)):
         with table_writer(path) as add:
             add(table)
+    machines = known["machine"].n_unique()
+    new = seen["machine"].n_unique() - machines
     config.write_text(_CONFIG, encoding="utf-8")
     typer.echo(
-        f"Readings of {_MACHINES} machines: {events}, and {_TODAY} more of each: "
-        f"{today}\n"
+        f"Readings of {machines} machines: {events}. {_TODAY} more of each, and of {new} "
+        f"new ones: {today}\n"
     )
     _say("fit", events, "--task", "machine", "--time", "when", "--out", model)
     fit(task=["machine"], out=model, table=events, time="when")

@@ -42,7 +42,8 @@ def enroll(
 ) -> None:
     """Add normal rows to a model.
 
-    Of tasks that it knows, or of new ones. Thresholds are set anew.
+    Of tasks that it knows, or of new ones. Thresholds are set anew, and the file
+    is replaced.
     """
     source = source_of(table, sql, db)
     with changing(model) as fitted:
@@ -67,7 +68,10 @@ def forget(
         typer.Argument(help="Task; with several task columns, the value of each."),
     ],
 ) -> None:
-    """Remove a task and every row of it from a model."""
+    """Remove a task and every row of it from a model.
+
+    The file is replaced.
+    """
     with changing(model) as fitted:
         columns = fitted.task_columns
         if len(task) not in (1, len(columns)):
@@ -89,7 +93,10 @@ def recalibrate(
         float, typer.Option(help="Share of normal rows that may raise alarms.")
     ],
 ) -> None:
-    """Promise another alarm rate; nothing is fitted again."""
+    """Promise another alarm rate; nothing is fitted again.
+
+    The file is replaced.
+    """
     check_rate(alarm_rate)
     with changing(model) as fitted, about(model):
         fitted.recalibrate(alarm_rate)
