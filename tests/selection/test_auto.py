@@ -131,7 +131,8 @@ def test_more_rows_than_a_kernel_matrix_allows(rows, monkeypatch):
     """Landmarks are used where the matrix is too large, and the choice says so."""
     X, task = rows
     # Forty rows take all of the time that is allowed then: sixty are too many.
-    monkeypatch.setattr(costs, "_CUBES_A_SECOND", 40**3 / 2.5)
+    monkeypatch.setattr(costs, "_MOST_ROWS", {"JointOCKSR": 40, "NonlinearOCKSR": 12})
+    monkeypatch.setattr(costs, "_MOST_CUBES", 40**3 * 8 / 50)
     model = manyone.auto(X, task=task, anomalies="strangers", alarm_rate=0.1)
     assert type(model) is JointOCKSR and model.landmarks == 60
     assert any(
@@ -199,7 +200,7 @@ def test_alarm_rate_holds():
 
 
 def test_fewer_rows_of_large_tasks_are_kept(monkeypatch):
-    monkeypatch.setattr(costs, "_CUBES_A_SECOND", 6e5)
+    monkeypatch.setattr(costs, "_MOST_CUBES", 2.4e5)
     rng = np.random.default_rng(0)
     task = np.repeat(["big", "small"], [400, 20])
     X = rng.normal(size=(420, 3))

@@ -144,9 +144,8 @@ def test_a_choice_costs_few_fits_of_few_rows(shops, monkeypatch):
 
 
 def test_rows_of_each_task_are_as_many_as_there_is_time_for(monkeypatch):
-    monkeypatch.setattr(costs, "_CUBES_A_SECOND", 1e6)
-    most = costs._MOST_SECONDS["IndependentOCKSR"] * 1e6
-    most /= costs._RIDGES["IndependentOCKSR"]
+    most = 4e5
+    monkeypatch.setattr(costs, "_MOST_CUBES", most)
     for sizes in ([500], [3, 90, 200], [40] * 30, [1] * 1000 + [400], [20, 20]):
         rows = np.array(sizes)
         possible = range(1, max(sizes) + 1)
