@@ -148,6 +148,18 @@ def test_batches_equal_single_problems(size):
         np.testing.assert_allclose(kept[g], single.one_minus_leverage, atol=1e-12)
 
 
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_part_of_a_matrix_may_be_given(overwrite):
+    rng = np.random.default_rng(0)
+    A = rng.normal(size=(9, 9))
+    K = A @ A.T
+    R = rng.normal(size=(7, 2))
+    expected = np.linalg.solve(K[2:, 2:] + 0.5 * np.eye(7), R)
+    part = K.copy()[2:, 2:]
+    found = solve_ridge(part, R, 0.5, np.ones(7), overwrite=overwrite).coef
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
 def test_primal_equals_dual():
     rng = np.random.default_rng(0)
     Phi = rng.normal(size=(40, 6))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import narwhals.stable.v2 as nw
 import numpy as np
@@ -12,9 +12,6 @@ from scipy import sparse
 from manyone._types import Array, Codes, Labels, Mask, Rows
 from manyone.capabilities import methods_that
 from manyone.messages import shortlist, warn_user
-
-if TYPE_CHECKING:
-    pass
 
 
 def no_metric(metric: str) -> str:

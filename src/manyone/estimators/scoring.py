@@ -136,7 +136,8 @@ class Scoring:
             (monotone in the score, ``p <= alarm_rate_`` exactly where `predict` gives
             -1). True: full conformal prediction, the model with the row added compared
             with itself; P(p <= a) <= a for every a if kernel width and alpha were not
-            chosen on the task's own rows. Only with ``metric="plain"``.
+            chosen on the task's own rows. (``gamma="mean"`` is, a number is not.) Only
+            with ``metric="plain"``.
 
         Returns
         -------
@@ -180,7 +181,8 @@ class Scoring:
         ``pvalues(exact=True)`` is possible: a permutation test. Rows of the task and
         new ones are shuffled, in all ways or in 5,000. Each time, the rows in the place
         of the new ones are scored by the model of the others. Then P(p <= a) <= a, by a
-        theorem.
+        theorem that asks of `gamma` what ``pvalues(exact=True)`` does. (Of 5,000 ways,
+        always the same, it holds on average over their draw.)
 
         Elsewhere p comes from a rank-sum test of the new scores among calibration
         scores, and is :math:`1/\binom{n+m}{m}` or higher. ``"held-out"``, after

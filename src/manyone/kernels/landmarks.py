@@ -45,9 +45,10 @@ def landmark_features(
 
     Randomly pivoted Cholesky: rows become landmarks with probability proportional to
     what is not yet explained of them, so that small clusters are found and outliers do
-    not take all places. Candidates are drawn in blocks and accepted by rejection, which
-    has the law of one-by-one sampling at the speed of matrix products. O(n m) kernel
-    values, O(n m^2) flops.
+    not take all places (Chen, Epperly, Tropp & Webber 2022). Candidates are drawn in
+    blocks and accepted by rejection (Epperly, Tropp & Webber 2024), which has the law
+    of one-by-one sampling at the speed of matrix products. O(n m) kernel values, O(n
+    m^2) flops.
 
     Parameters
     ----------

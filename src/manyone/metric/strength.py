@@ -32,7 +32,8 @@ def scale_strengths(squares: Array, freedom: Array) -> Array:
     and :math:`\nu_t s_t^2 / \sigma_t^2` one with :math:`\nu_t`, then :math:`\log s_t^2
     - \psi(\nu_t / 2) + \log(\nu_t / 2)` has the variance :math:`\psi'(\nu_t / 2) +
     \psi'(k / 2)` over tasks. So :math:`\psi'(k / 2)` is estimated by what the variance
-    over tasks exceeds the mean of :math:`\psi'(\nu_t / 2)` by.
+    over tasks exceeds the mean of :math:`\psi'(\nu_t / 2)` by. (Smyth estimates the centre
+    of the prior, too. Here it is the pooled variance.)
 
     Parameters
     ----------

@@ -64,11 +64,11 @@ def solve_morvr(
     The model is Y = Phi W + E with E ~ MN(0, I, Omega) and W ~ MN(0, diag(alpha)^-1,
     Omega), so Y ~ MN(0, C, Omega) with C = I + Phi diag(alpha)^-1 Phi'. Every iteration
     makes the one change (add, re-estimate or delete a basis) that raises the evidence
-    most, then sets Omega = (Y'C^-1 Y + Psi) / (N + 2 V), the exact maximiser. The
-    inverse Wishart prior is log p(Omega) = -V log|Omega| - tr(Psi Omega^-1) / 2 with
-    Psi = ``shrinkage`` * diag(Y'Y). It keeps Omega away from the singular matrix that
-    one-hot responses lead to. And it breaks the tie between "all signal" and "all
-    noise" in which the evidence of one row per output ends.
+    most, then sets Omega = (Y'C^-1 Y + Psi) / (N + 2 V), the exact maximiser. The prior
+    is log p(Omega) = -V log|Omega| - tr(Psi Omega^-1) / 2 with Psi = ``shrinkage`` *
+    diag(Y'Y): inverse Wishart, though improper. It keeps Omega away from the singular
+    matrix that one-hot responses lead to. And it breaks the tie between "all signal"
+    and "all noise" in which the evidence of one row per output ends.
 
     Parameters
     ----------

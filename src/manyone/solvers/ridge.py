@@ -141,7 +141,8 @@ def factorise(K: Array, alpha: float, root: Array, *, overwrite: bool = False) -
     if not np.all(root == 1.0):
         M *= root[:, None]
         M *= root
-    M.ravel(order="K")[:: M.shape[0] + 1] += alpha
+    diagonal = np.einsum("ii->i", M)
+    diagonal += alpha
     L, info = lapack.dpotrf(M, lower=1, overwrite_a=1, clean=0)
     if info or not np.all(np.isfinite(np.diagonal(L))):
         raise NotPositiveDefinite(NotPositiveDefinite.TEXT.format(alpha))
