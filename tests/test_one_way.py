@@ -248,6 +248,26 @@ def test_warnings_of_all_paths(name):
     assert messages_of(make_model(name, n).fit, cut_at_random(rows, task, 0)) == exact
 
 
+@over(LANDMARKS)
+def test_warnings_of_files_and_of_dask(name, tmp_path):
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    dask = pytest.importorskip("dask")
+    array = pytest.importorskip("dask.array")
+    rows = X[TWICE] * [1e5, 1.0, 1.0, 1.0]
+    task = TASK[TWICE]
+    n = len(rows)
+    frame = pandas.DataFrame(rows, columns=list("abcd")).assign(who=task)
+    frame.to_parquet(tmp_path / "rows.parquet")
+    file = str(tmp_path / "rows.parquet")
+    of_frame = messages_of(make_model(name).fit, frame, task="who")
+    assert messages_of(make_model(name, n).fit, file, task="who") == of_frame
+    in_memory = messages_of(make_model(name).fit, rows, task=task)
+    chunks = array.from_array(rows, chunks=(23, 4))
+    with dask.config.set(scheduler="synchronous"):
+        assert messages_of(make_model(name, n).fit, chunks, task=task) == in_memory
+
+
 @over(list(EVERY_METHOD))
 def test_copies_leave_alone_with_groups_and_without(name):
     rows = X[TWICE]
