@@ -1,4 +1,4 @@
-"""Names of the types that the whole package speaks of."""
+"""Types that the whole package uses."""
 
 from typing import Any, Literal
 

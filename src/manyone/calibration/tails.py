@@ -33,7 +33,7 @@ class Tails:
     codes : ndarray of shape (k,)
         Task of each.
     rounded : ndarray of bool of shape (k,)
-        Which scores stand for scores of up to a hundredth more.
+        Which scores are rounded down, by up to a hundredth.
     n_exact : int
         Number of scores of a task that are exact.
     seen : ndarray of shape (k,)
@@ -168,7 +168,7 @@ class Tails:
         self, n_tasks: int, source: str, far: Array | None = None, fixed: str = ""
     ) -> Calibration:
         """The calibration by these scores, and by those of far rows (T,)."""
-        # A rounded score stands for scores above all exact ones of its task.
+        # Before they were rounded, they were above all exact scores of their task.
         exact = ~self.rounded
         top = np.full(n_tasks, -np.inf)
         np.maximum.at(top, self.codes[exact], self.scores[exact])

@@ -69,7 +69,7 @@ def _chance_of_low_sum(
 
     The exact law draws one value after the other (the shift algorithm of Streitberg &
     Roehmel 1986): entry (k, s) is the probability that k are drawn so far, with the sum
-    s. Where that takes too many additions, a bound stands for it.
+    s. Where that takes too many additions, it is a bound.
     """
     steps = values - values.min()
     unit = int(np.gcd.reduce(steps))

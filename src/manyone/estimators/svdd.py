@@ -240,7 +240,7 @@ def _task_kernel(gram: Gram, members: Codes) -> Any:
 
 
 def _self_similarity(gram: Gram) -> tuple[Any, Any]:
-    """What stands for k(x, x) of new rows that bring only k(x, X_fit).
+    """What replaces k(x, x) of new rows that bring only k(x, X_fit).
 
     Returns
     -------

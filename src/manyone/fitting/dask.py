@@ -165,7 +165,7 @@ def scored_lazily(
 
 
 def _width(name: str, model: FittedMethod) -> tuple[int, ...]:
-    """Shape of what a scoring method says of one row."""
+    """Shape of what a scoring method returns for one row."""
     if name == "score_tasks":
         return (len(model.tasks_),)
     if name == "view_scores":

@@ -142,7 +142,7 @@ def solve_statistics(plan: Plan, statistics: Statistics, alpha: float) -> Ridge:
     statistics : Statistics
         Of all rows: every task occurs.
     alpha : float
-        0 stands for the smallest that double precision resolves.
+        0: the smallest that double precision resolves.
 
     Returns
     -------

@@ -43,7 +43,7 @@ def independent_solution(gram: Gram, rows: TrainingRows, alpha: float) -> Soluti
     rows : TrainingRows
         Sorted by task, the outliers of every task last.
     alpha : float
-        0 stands for the smallest that double precision resolves.
+        0: the smallest that double precision resolves.
 
     Returns
     -------

@@ -59,7 +59,7 @@ def scale_strengths(squares: Array, freedom: Array) -> Array:
     by_chance = np.where(used, polygamma(1, half), 0.0).sum(axis=0) / n_tasks
     excess = squared_gaps / np.maximum(count - 1, 1) - by_chance
     most = polygamma(1, LEAST_SCALE_PRIOR / 2.0)
-    # A millionth stands for no excess: the tasks then share one scale.
+    # At least a millionth: without an excess the tasks share one scale.
     excess = np.where(count > 1, np.clip(excess, 1e-6, most), most)
     return 2.0 * _inverse_trigamma(excess)
 

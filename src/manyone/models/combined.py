@@ -25,7 +25,7 @@ from manyone.models.scale import Scale
 from manyone.models.scorers import Scorer
 from manyone.models.solution import Solution
 
-# Share of the pool below which the exponential tail stands for it.
+# The exponential tail replaces this share of the pool, the lowest scores.
 _TAIL = 0.15
 
 

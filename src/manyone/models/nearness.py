@@ -142,7 +142,7 @@ class Hidden(NamedTuple):
     keys, point_keys : ndarray of shape (n,) and (p,), or None
         Of rows and points, equal for copies; None: kernel values tell them.
     leaving : LeavingRows or None
-        Which rows leave with their group; None: every row leaves alone.
+        Which rows are left out with their group; None: each is left out alone.
     group : ndarray of shape (p,) or None
         Groups of the points.
     """
@@ -356,10 +356,10 @@ class TrainingNearness:
 
 
 def _groups_of(points: Keys, keys: Keys, rows: TrainingRows) -> Codes:
-    """Group (p,) that points leave with, by rows of equal keys (n,); -1: with none.
+    """Group (p,) that points are left out with, by rows of equal keys (n,); -1: none.
 
-    Copies in several groups do not all leave: the point stays. In time, those of one
-    task leave with the first of their blocks, as later ones leave with it.
+    Copies in several groups are not all left out: the point stays. In time, those of
+    one task are left out with the first of their blocks, as later blocks are.
     """
     assert rows.group is not None
     if not len(keys):

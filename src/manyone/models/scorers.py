@@ -103,7 +103,7 @@ class Balls:
     centre_norm2 : ndarray of shape (T,)
         Squared norm of the centres.
     self_similarity : float, ndarray of shape (m, m) or None
-        What stands for k(x, x) of a new row that brings kernel values only: a constant,
+        What replaces k(x, x) of a new row that brings kernel values only: a constant,
         or what the training rows explain of it, k(x)' P k(x) with this P.
     training : Points or None
         The training rows of P.

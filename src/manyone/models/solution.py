@@ -25,7 +25,7 @@ _ROWS = 4096
 class Judge:
     """Gives the scores of training rows under models without them."""
 
-    #: Whether rows of a group leave together.
+    #: Whether rows of a group are left out together.
     leaves_groups: bool = False
 
     @abstractmethod

@@ -92,8 +92,8 @@ class AutoOneClass(Delegating, RoutingState, OutlierMixin, BaseEstimator):
         average; never below 1/(n + 1) for n rows. None: three times `alarm_rate`. 1.0:
         no limit.
     landmarks : int or None
-        Number of rows that stand for all in a joint method. None: 1,000 where there are
-        too many rows for a kernel matrix.
+        Number of landmark rows of a joint method. None: 1,000 where there are too many
+        rows for a kernel matrix.
     random_state : int, RandomState or None
         Of landmarks and of the faults that are made; None always makes the same.
 

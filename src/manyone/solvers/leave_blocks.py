@@ -33,7 +33,7 @@ def solve_without_blocks(
     scaled : ndarray of shape (n,)
         Residuals times the square roots of the weights.
     blocks : list of ndarray
-        Rows that leave together.
+        Rows that are left out together.
     """
     n = len(L)
     for batch, rows, ends in _batches(blocks):

@@ -32,10 +32,10 @@ def left_out_gaps(
         Ridges.
     weight : ndarray of shape (n,)
     groups : list of ndarray or None
-        Rows that leave together when they are scored against other tasks. Against its
-        own task, or without a group, a row (one count of it) leaves alone.
+        Rows that are left out together when they are scored against other tasks.
+        Against its own task, or without a group, a row (one count of it) leaves alone.
     blocks : list of ndarray or None
-        Rows of a task that leave together where they would otherwise leave alone.
+        Rows of a task that are left out together; None: each is left out alone.
 
     Returns
     -------

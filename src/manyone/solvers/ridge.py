@@ -271,7 +271,7 @@ def left_out_mean(
     Returns
     -------
     ndarray
-        Shapes are broadcast. The mean of the full model stands for that of no rows.
+        Shapes are broadcast. Where no row is left, it is the mean of the full model.
     """
     remaining = total - removed
     is_singleton = remaining <= 1e-9 * total

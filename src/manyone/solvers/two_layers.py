@@ -272,7 +272,7 @@ def gradient_steps(
 ) -> FirstLayerMinimum:
     """The paper's Algorithms 2 and 3: fixed steps on A and theta until ``|dQ| < tol``.
 
-    `first` stands for the evaluation at the start.
+    `first` is the evaluation at the start.
     """
     W = problem.W
     theta = problem.theta
