@@ -14,6 +14,7 @@ from threadpoolctl import threadpool_limits
 
 import manyone
 from every_method import EVERY_METHOD, parameters
+from fleets import gaussian_tasks
 from manyone import tune
 from manyone.data.rows import training_rows
 from manyone.threads import blas_threads, one_blas_thread
@@ -24,12 +25,9 @@ NAMES = np.array(["ada", "bea", "cleo", "dora", "eve"])
 
 def make_fleet(n_rounds=1, seed=0):
     """Rows (n, 4) of five tasks of unlike size, and their tasks."""
-    rng = np.random.default_rng(seed)
-    codes = np.repeat(np.arange(5), np.multiply(n_rounds, SIZES))
-    centres = 1.5 * rng.normal(size=(5, 4))
-    X = rng.normal(size=(len(codes), 4)) + centres[codes]
-    order = rng.permutation(len(codes))
-    return X[order], NAMES[codes][order]
+    sizes = np.multiply(n_rounds, SIZES)
+    rows, codes = gaussian_tasks(sizes, 4, apart=1.5, shuffled=True, seed=seed)
+    return rows, NAMES[codes]
 
 
 X, TASK = make_fleet()
