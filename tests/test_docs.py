@@ -61,7 +61,7 @@ def test_readme_commands_print_what_it_shows(tmp_path):
     steps = re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", "".join(sessions), re.M)
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     env = {**os.environ, "PATH": path, "NO_COLOR": "1"}
-    assert len(steps) == 6
+    assert len(steps) == 5
     for command, shown in steps:
         if command.startswith("pip install"):
             continue

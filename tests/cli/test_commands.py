@@ -209,6 +209,20 @@ def test_a_scheduler_gets_json_and_a_code(here, capsys):
     assert "Nothing stands out from chance." in capsys.readouterr().out
 
 
+def test_incidents_that_stand_out_are_told_with_their_reasons(here, capsys):
+    table = pl.read_csv("today.csv")
+    machine = table["machine"][0]
+    moved = pl.when(pl.col("machine") == machine).then(pl.col("a") + 30)
+    table.with_columns(a=moved.otherwise("a")).write_csv("today.csv")
+    assert main([*SCORE, "scores.csv", "--incidents", "incidents.csv"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    (found,) = pl.read_csv("incidents.csv").filter("stands_out").to_dicts()
+    assert found["task"] == machine
+    told = lines[lines.index("1 incident stands out:") + 1]
+    assert told.startswith(f"  {machine}: a = ")
+    assert told == f"  {machine}: {found['reason']} ({found['alarms']} alarms)"
+
+
 def test_times_of_incidents_are_written_as_people_write_them(here):
     assert main([*SCORE, "scores.csv", "--incidents", "incidents.csv"]) == 0
     begin = pl.read_csv("incidents.csv", infer_schema=False)["begin"]

@@ -84,6 +84,7 @@ from manyone.watch.store import read_store
 Unknown = Literal["pooled", "error", "skip"]
 #: Counts of a command, as --json prints them.
 Summary = dict[str, Any]
+_TOLD = 5  # incidents that are named where people read
 
 
 def score(
@@ -170,7 +171,7 @@ def score(
     else:
         _show(summary, out)
         if findings is not None:
-            typer.echo(_findings_sentence(findings), err=str(out) == STREAM)
+            typer.echo(_told(findings, incident_lines), err=str(out) == STREAM)
         if incidents is not None:
             typer.echo(f"Incidents: {incidents}", err=str(out) == STREAM)
     if exit_code and findings is not None and findings.stands_out:
@@ -206,14 +207,19 @@ def _findings_summary(findings: Findings, lines: pl.DataFrame) -> dict[str, obje
     }
 
 
-def _findings_sentence(findings: Findings) -> str:
-    """What stands out, in a sentence."""
-    if len(findings.outstanding) > 0:
-        names = [findings.tasks.names[i.task] for i in findings.outstanding]
-        number = plural(len(names), "incident")
-        verb = "stands" if len(names) == 1 else "stand"
-        different = list(dict.fromkeys(names))
-        return f"{number} {verb} out: {shortlist(different, 3)}."
+def _told(findings: Findings, incidents: pl.DataFrame) -> str:
+    """What stands out, in a sentence, and a line for each of the first incidents."""
+    outstanding = incidents.filter("stands_out")
+    number = len(outstanding)
+    if number > 0:
+        verb = "stands" if number == 1 else "stand"
+        lines = [f"{plural(number, 'incident')} {verb} out:"]
+        for line in outstanding.head(_TOLD).to_dicts():
+            alarms = plural(line["alarms"], "alarm")
+            lines.append(f"  {label_text(line['task'])}: {line['reason']} ({alarms})")
+        if number > _TOLD:
+            lines.append(f"  and {number - _TOLD} more")
+        return "\n".join(lines)
     if findings.more_than_chance:
         most = findings.most_by_chance
         return f"More alarms than chance explains: it explains up to {most:,}."
