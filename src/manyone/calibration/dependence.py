@@ -108,7 +108,8 @@ def _about_trend(scores: Array) -> Array:
     in_tail = scores <= np.quantile(scores, _TAIL, method="lower")
     values = in_tail - in_tail.mean()
     place = np.arange(len(values)) - (len(values) - 1) / 2.0
-    return values - place * (place @ values / max(place @ place, 1.0))
+    slope = place @ values / max(place @ place, 1.0)
+    return values - place * slope
 
 
 def _summed(correlations: Array) -> float:

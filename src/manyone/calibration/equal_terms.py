@@ -261,7 +261,8 @@ class _Depths(NamedTuple):
 
 def _upper_quantiles(values: Array, share: Array) -> Array:
     """Values (n,) exceeded by each of the levels of their shares (n,)."""
-    order = np.argsort(-values, kind="stable")
-    mass = np.cumsum(share[order])
+    descending = np.argsort(-values, kind="stable")
+    mass = np.cumsum(share[descending])
     place = np.searchsorted(mass, _LEVELS * mass[-1], side="right")
-    return values[order[np.minimum(place, len(order) - 1)]]
+    place = np.minimum(place, len(values) - 1)
+    return values[descending[place]]

@@ -182,23 +182,26 @@ def task_medians(X: Array, codes: Codes, weight: Array, n_tasks: int) -> Array:
         for block in row_blocks(len(same_size), 4 * int(size) * X.shape[1]):
             tasks = same_size[block]
             rows = order[starts[tasks, None] + np.arange(size)]
-            ascending = np.argsort(X[rows], axis=1)
-            weights = np.take_along_axis(weight[rows][:, :, None], ascending, axis=1)
-            mass = np.cumsum(weights, axis=1)
+            values = X[rows]
+            counts = weight[rows][:, :, None]
+            ascending = np.argsort(values, axis=1)
+            values = np.take_along_axis(values, ascending, axis=1)
+            mass = np.cumsum(np.take_along_axis(counts, ascending, axis=1), axis=1)
             total = mass[:, -1:]
             # Two rows may share the middle.
             low = (mass < (0.5 - _ROUNDING) * total).sum(axis=1)
             high = (mass < (0.5 + _ROUNDING) * total).sum(axis=1)
-            values = np.take_along_axis(X[rows], ascending, axis=1)
-            middle = np.take_along_axis(values, np.stack([low, high], axis=1), axis=1)
+            places = np.stack([low, high], axis=1)
+            middle = np.take_along_axis(values, places, axis=1)
             medians[tasks] = (0.5 * middle).sum(axis=1)
     return medians
 
 
 def _in_median_deviations(X: Array, codes: Codes, weight: Array, n_tasks: int) -> Array:
     """Rows (n, d) about their task's medians, in units of its median deviations."""
+    medians = task_medians(X, codes, weight, n_tasks)
     with np.errstate(over="ignore"):
-        deviation = X - task_medians(X, codes, weight, n_tasks)[codes]
+        deviation = X - medians[codes]
     deviation = np.nan_to_num(deviation)  # overflow becomes the largest number
     # In units of the largest, so that squares neither overflow nor vanish.
     largest = np.abs(deviation).max(axis=0)

@@ -43,7 +43,8 @@ class Whitening:
     def apply(self, X: Array, codes: Codes | None = None) -> Array:
         """Rows (n, d) in the metric, shape (n, d); their tasks do not matter."""
         with np.errstate(over="ignore", invalid="ignore"):
-            Z = self.floor * X + ((X @ self.basis.T) * self.stretch) @ self.basis
+            along = (X @ self.basis.T) * self.stretch
+            Z = self.floor * X + along @ self.basis
             if not np.isfinite(Z).all():
                 Z = np.nan_to_num(Z, nan=_FAR_AWAY, posinf=_FAR_AWAY, neginf=-_FAR_AWAY)
             return Z
@@ -88,7 +89,8 @@ class TaskWhitenings:
         """Rows (n, d) in the metric of the task (n,) that each claims, or of task 0."""
         codes = np.zeros(len(X), dtype=np.intp) if codes is None else codes
         with np.errstate(over="ignore", invalid="ignore"):
-            Z = self.pooled.apply((X - self.mean[codes]) / self.scale[codes])
+            deviation = (X - self.mean[codes]) / self.scale[codes]
+            Z = self.pooled.apply(deviation)
             for task, rows in rows_by_task(codes):
                 Z[rows] = self._of_task(task).apply(Z[rows])
             return Z
@@ -197,13 +199,15 @@ def binary_columns(X: Array, codes: Codes, weight: Array, n_tasks: int) -> Mask:
     ndarray of bool of shape (d,)
     """
     high = X.max(axis=0)
-    columns = np.flatnonzero(two_valued_columns(X) & (high > X.min(axis=0)))
+    varies = high > X.min(axis=0)
+    columns = np.flatnonzero(two_valued_columns(X) & varies)
     upper = (X[:, columns] == high[columns]).astype(np.float64)
     share = weight @ upper / weight.sum()
-    inside = weight @ (upper - task_means(upper, codes, weight, n_tasks)[codes]) ** 2
+    mean = task_means(upper, codes, weight, n_tasks)
+    squares_inside = weight @ (upper - mean[codes]) ** 2
     freedom = degrees_of_freedom(codes, weight, n_tasks).sum()
     binary = np.zeros(X.shape[1], dtype=bool)
-    binary[columns] = inside > freedom * share * (1.0 - share) / 2.0
+    binary[columns] = squares_inside > freedom * share * (1.0 - share) / 2.0
     return binary
 
 
@@ -417,8 +421,9 @@ def _principal_directions(rows: Array) -> tuple[Array, Array]:
     Both are 0 where only rounding is left.
     """
     wide = rows.shape[-1] > rows.shape[-2]
-    across = np.swapaxes(rows, -1, -2)
-    values, vectors = np.linalg.eigh(rows @ across if wide else across @ rows)
+    transposed = np.swapaxes(rows, -1, -2)
+    products = rows @ transposed if wide else transposed @ rows
+    values, vectors = np.linalg.eigh(products)
     directions = np.swapaxes(vectors, -1, -2)
     resolved = values > _rounding(values, max(rows.shape[-2:]))
     values = np.where(resolved, values, 0.0)

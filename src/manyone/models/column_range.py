@@ -49,10 +49,12 @@ class ColumnRange:
         # Margins grow away from the range. So the extremes of a column tell whether any
         # row is out of it.
         extremes = np.stack([X.min(axis=0), X.max(axis=0)])
-        wild = self.margins(extremes).max(axis=0) > 1.0
+        largest_margins = self.margins(extremes).max(axis=0)
+        wild = largest_margins > 1.0
         if not wild.any():
             return np.zeros(X.shape[0])
-        return excess_of_margins(self.margins(X, wild).max(axis=1))
+        wildest = self.margins(X, wild).max(axis=1)
+        return excess_of_margins(wildest)
 
     def sure(self) -> float:
         """See :class:`~manyone.models.guards.Guard`: two margins out of range."""

@@ -70,15 +70,17 @@ class Tail:
         Tail
         """
         mass = np.cumsum(weight)
-        values = -np.log((mass + 0.5) / (mass[-1] + 1.0))
+        total = mass[-1]
+        values = -np.log((mass + 0.5) / (total + 1.0))
         # The mean excess of an exponential law; of few scores that of the lowest.
-        second = np.searchsorted(
-            pool, pool[0] + 1e-9 * (1.0 + abs(pool[0])), side="right"
-        )
-        first = min(max(np.searchsorted(mass, _TAIL * mass[-1]), second), len(pool) - 1)
+        lowest = pool[0] + 1e-9 * (1.0 + abs(pool[0]))
+        second = np.searchsorted(pool, lowest, side="right")
+        first = max(np.searchsorted(mass, _TAIL * total), second)
+        first = min(first, len(pool) - 1)
+        tail = slice(0, first + 1)
         with np.errstate(under="ignore"):
-            below = float((pool[first] - pool[: first + 1]) @ weight[: first + 1])
-        excess = below / max(_TAIL * float(mass[-1]), 1.0)
+            below = float((pool[first] - pool[tail]) @ weight[tail])
+        excess = below / max(_TAIL * float(total), 1.0)
         # (A guard may have lowered scores far below those of rows far away.)
         farthest = pool if far is None else scale.of_all(far)
         size = max(1e-4, float(np.max(np.abs(farthest))))

@@ -63,7 +63,8 @@ class TwoLayers(KernelScorer):
         """See :class:`KernelScorer`."""
         response = np.empty(len(K))
         for rows, J in self._second_layer(K):
-            response[rows] = np.einsum("ij,ij->i", J, self.second_coef.T[codes[rows]])
+            coef = self.second_coef.T[codes[rows]]
+            response[rows] = np.einsum("ij,ij->i", J, coef)
         return -np.abs(response - self.target[codes])
 
     def all_of(self, K: Array) -> Array:

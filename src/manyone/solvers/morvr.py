@@ -228,7 +228,8 @@ class _Evidence:
     def objective(self) -> float:
         """Minus the penalised log evidence."""
         n_outputs = len(self.noise)
-        misfit = np.vdot(self.whitener, (self.scatter + self.guard) @ self.whitener)
+        scatter = self.scatter + self.guard
+        misfit = np.vdot(self.whitener, scatter @ self.whitener)
         log_dets = n_outputs * self.log_det + self.n_noise_rows * self.log_det_noise
         constant = self.n_rows * n_outputs * np.log(2 * np.pi)
         return float(log_dets + misfit + constant) / 2

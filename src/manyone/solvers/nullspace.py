@@ -49,11 +49,13 @@ def distinct_rows(K: Array, labels: Codes) -> Codes:
         Sorted row numbers.
     """
     diagonal = np.diagonal(K)
+    size = np.abs(diagonal)
     distance2 = np.abs(diagonal[:, None] + diagonal - 2 * K)
-    close = distance2 <= 1e-12 * np.maximum(np.abs(diagonal[:, None]), np.abs(diagonal))
-    close &= labels[:, None] == labels
-    np.fill_diagonal(close, True)
-    return np.flatnonzero(close.argmax(axis=1) == np.arange(len(K)))
+    equal = distance2 <= 1e-12 * np.maximum(size[:, None], size)
+    equal &= labels[:, None] == labels
+    np.fill_diagonal(equal, True)
+    first_equal = equal.argmax(axis=1)
+    return np.flatnonzero(first_equal == np.arange(len(K)))
 
 
 def solve_null_space(K: Array, labels: Codes, rtol: float = 1e-12) -> NullSpaceSolution:

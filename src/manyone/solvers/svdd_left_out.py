@@ -108,8 +108,8 @@ def _excess_and_free(
     fewer = weight - np.minimum(weight, 1.0)
     fewer[fewer <= 1e-9 * weight] = 0.0
     excess = np.maximum(ball.coef - bound * fewer, 0.0)
-    free = (ball.coef != 0) & (np.abs(ball.coef) < bound * weight * (1 - 1e-9))
-    return excess, free
+    at_bound = np.abs(ball.coef) >= bound * weight * (1 - 1e-9)
+    return excess, (ball.coef != 0) & ~at_bound
 
 
 def _moved_distances2(
