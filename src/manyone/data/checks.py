@@ -310,7 +310,7 @@ def _locate(X: Rows) -> str | None:
 def _bad_value(value: float, row: int, column: str | int) -> str:
     return (
         f"First bad value: {value} at row {row}, column {column!r}. Remove or impute "
-        "such rows."
+        "such rows, or fit a TableModel, which takes gaps."
     )
 
 
