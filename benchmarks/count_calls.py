@@ -26,6 +26,7 @@ import numpy as np
 import manyone
 from manyone import JointOCKSR, NonlinearOCKSR
 from manyone.cli import main as run_command
+from manyone.tables import forecast
 
 SOURCE = str(Path(manyone.__file__).parent)
 
@@ -52,13 +53,14 @@ class Limit:
 # rows made ready for a kernel once for all tasks, and runs in time (five to ten
 # functions); and columns of the past in fewer passes (eight functions of a fit). And
 # with left-out scores on equal terms in closed form, and limits inside of borrowed
-# p-values (four to six functions).
+# p-values (four to six functions). And with two layers that iterate in the order of
+# content (five functions).
 LIMITS = {
     "JointOCKSR().fit": Limit(48, 102),
-    "NonlinearOCKSR().fit": Limit(75, 141),
+    "NonlinearOCKSR().fit": Limit(75, 145),
     "JointOCKSR(landmarks=).fit": Limit(80, 170),
-    "manyone fit": Limit(230, 609),
-    "manyone score": Limit(125, 305),
+    "manyone fit": Limit(230, 618),
+    "manyone score": Limit(125, 306),
 }
 
 
@@ -102,6 +104,8 @@ def calls_to_count(folder: Path) -> dict[str, Callable[[], object]]:
     today = str(folder / "today.csv")
     model = str(folder / "fleet.manyone")
     scores = str(folder / "scores.csv")
+    # Whether a fit is announced depends on how busy the machine is.
+    forecast._LEAST_SECONDS = float("inf")
     return {
         "JointOCKSR().fit": lambda: JointOCKSR().fit(X, task=task),
         "NonlinearOCKSR().fit": lambda: NonlinearOCKSR().fit(X, task=task),

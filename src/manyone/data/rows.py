@@ -154,12 +154,8 @@ class TrainingRows(CodedRows):
 
     def by_task(self) -> TrainingRows:
         """The rows sorted as those of a fit are."""
-        return self.take(self.order_by_task())
-
-    def order_by_task(self) -> Codes:
-        """Numbers of the rows (n,) as those of a fit are sorted."""
         last = np.where(self.codes == MISSING, self.n_tasks, self.codes)
-        return np.lexsort((self.content, last))
+        return self.take(np.lexsort((self.content, last)))
 
     def recoded(self, codes: Codes, n_tasks: int) -> TrainingRows:
         """The rows with new numbers for the tasks (T,); a negative one drops a task."""

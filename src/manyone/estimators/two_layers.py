@@ -122,7 +122,9 @@ class TwoLayerModel(LandmarkOneClass):
         # rows and tasks. So this is that of their content, not that of their names.
         place = np.argsort(content_order(rows))
         ordered = rows.recoded(place, rows.n_tasks)
-        order = ordered.order_by_task()
+        # (Outliers of every task have a negative number, and come last.)
+        last = np.where(ordered.codes < 0, rows.n_tasks, ordered.codes)
+        order = np.argsort(last, kind="stable")
         solution = super()._learn(ordered.take(order), left_out=left_out, kernel=kernel)
         solution = in_other_order(solution, np.argsort(order), place)
         scorer = solution.scorer
