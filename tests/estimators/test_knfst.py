@@ -2,10 +2,12 @@
 
 import numpy as np
 import pytest
+from scipy.spatial.distance import cdist
 from sklearn.exceptions import ConvergenceWarning
 
 from manyone import KNFST, IndependentOCKSR
 from manyone.models.guards import unguarded
+from manyone.models.scorers import Projection
 
 pytestmark = pytest.mark.filterwarnings("ignore::manyone.CalibrationWarning")
 
@@ -73,3 +75,27 @@ def test_copies_that_differ_by_rounding_count_once(fleet):
     plain = KNFST(gamma=0.2).fit(X, task=task)
     copied = KNFST(gamma=0.2).fit(again, task=np.r_[task, task[:10]])
     np.testing.assert_allclose(copied.score_tasks(X), plain.score_tasks(X), atol=1e-8)
+
+
+def test_targets_are_apart_by_definition():
+    rng = np.random.default_rng(0)
+    targets = rng.normal(size=(5, 3))
+    apart = Projection(None, None, targets).apart()
+    squares = cdist(targets, targets, "sqeuclidean").sum(axis=1) / 4
+    np.testing.assert_allclose(apart, np.sqrt(squares))
+
+
+def test_a_wide_task_beside_a_narrow_one_keeps_the_rate():
+    """Normal rows of the wide task lie farther from its target than far rows do."""
+    task = np.repeat([0, 1], 10)
+    new_task = np.repeat([0, 1], 200)
+    false_alarms = []
+    for draw in range(60):
+        rng = np.random.default_rng([8, draw])
+        centre = 2.0 * rng.normal(size=(2, 30))
+        spread = np.array([[1.0], [3.0]])
+        X = centre[task] + spread[task] * rng.normal(size=(20, 30))
+        new = centre[new_task] + spread[new_task] * rng.normal(size=(400, 30))
+        model = KNFST(alarm_rate=0.1).fit(X, task=task)
+        false_alarms.append(np.mean(model.predict(new, task=new_task) == -1))
+    assert 0.05 < np.mean(false_alarms) < 0.1

@@ -9,7 +9,8 @@ are dealt in their order, and earlier ones judge later ones.
 **Left-out scores** (:func:`solve_with_folds`). The whole fit is repeated without each
 fold. Models of fewer rows respond less to all rows. So their scores are multiplied by
 :math:`f / f_k`, with f the score of a row far from everything by the model of all rows,
-and :math:`f_k` that by the model without fold k. Further refits, without about twice as
+and :math:`f_k` that by the model without fold k. (In a null space, f is the distance of
+a target from the others.) Further refits, without about twice as
 many rows, tell what a row more is worth (:mod:`.equal_terms`). And rows that both
 models have seen tell what a row that leaves does to the others of its task
 (:mod:`.borrowing`).
@@ -35,7 +36,9 @@ from manyone.data.groups import first_judged, looks_ahead, order_by_content
 from manyone.data.rows import TrainingRows, row_blocks
 from manyone.kernels.gram import Points
 from manyone.kernels.kernel import Kernel
+from manyone.models.guards import unguarded
 from manyone.models.scale import sizes_of
+from manyone.models.scorers import InMetric, Projection
 from manyone.models.solution import Solution
 from manyone.progress import counted
 from manyone.threads import LARGE, blas_threads, one_blas_thread
@@ -116,23 +119,23 @@ def solve_with_folds(
                 result for _, result in zip(counted(refits), mapped, strict=True)
             ]
             solution = first.result()
-    far = solution.scorer.far()
-    once = _round(folds, results[:n_folds], rows, far)
+    size = _size_of_scores(solution)
+    once = _round(folds, results[:n_folds], rows, size)
     left_out = Moved(once.scores)
     if n_folds < len(refits):
-        twice = _round(refits[n_folds:], results[n_folds:], rows, far)
+        twice = _round(refits[n_folds:], results[n_folds:], rows, size)
         normal = np.where(rows.outlier, 0.0, rows.weight)
         counts = np.bincount(rows.codes + 1, normal, rows.n_tasks + 1)[1:]
         later = None
         if rows.forward:
-            later = _round_after(folds, next_blocks, results[:n_folds], rows, far)
+            later = _round_after(folds, next_blocks, results[:n_folds], rows, size)
         left_out = on_equal_terms(
             once,
             twice,
             rows.codes,
             rows.weight,
             counts.astype(np.float64),
-            far,
+            solution.scorer.far(),
             later,
         )
     shift = None
@@ -199,7 +202,7 @@ def _round_after(
     next_blocks: list[Codes],
     results: list[tuple[Solution, Array]],
     rows: TrainingRows,
-    far: Array | None,
+    size: Array | None,
 ) -> Round | None:
     """Scores of the blocks of time after those held out; None: there are none."""
     later = [
@@ -212,14 +215,14 @@ def _round_after(
     if not later:
         return None
     refits, parts = map(list, zip(*later, strict=True))
-    return _round(refits, parts, rows, far)
+    return _round(refits, parts, rows, size)
 
 
 def _round(
     refits: list[tuple[Codes, Codes]],
     results: list[tuple[Solution, Array]],
     rows: TrainingRows,
-    far: Array | None,
+    size: Array | None,
 ) -> Round:
     """Scores of rows by refits without them, in units of the model of all rows."""
     scores = np.full(len(rows.codes), np.nan)
@@ -232,14 +235,30 @@ def _round(
             rows.codes[kept_rows] + 1, normal[kept_rows], rows.n_tasks + 1
         )
         kept_weight[held] = counts[codes + 1]
-        refitted_far = refitted.scorer.far()
-        if far is not None and refitted_far is not None:
+        refitted_size = _size_of_scores(refitted)
+        if size is not None and refitted_size is not None:
             # Models of fewer rows respond less. (Without this, a threshold may fall
             # between their scores and those of the model of all rows.)
             with np.errstate(divide="ignore", invalid="ignore"):
-                unit = np.clip(np.nan_to_num(far / refitted_far, nan=1.0), 0.5, 2.0)
+                unit = np.clip(np.nan_to_num(size / refitted_size, nan=1.0), 0.5, 2.0)
             scores[held] *= unit[codes]
     return Round(scores, kept_weight)
+
+
+def _size_of_scores(model: Solution) -> Array | None:
+    """What scores (T,) are multiples of, in models of more or fewer rows; None: unknown.
+
+    It is the score of a row far from everything. A null space has no such row: with few
+    rows, normal ones may lie farther out. There it is how far targets are apart. (By
+    rows far away, two tasks of 10 rows, one of them wider, raised 12.2 % of 10:
+    ``benchmarks/bench_promises.py "one wider 10 x 2" --methods KNFST``.)
+    """
+    scorer = unguarded(model.scorer)
+    if isinstance(scorer, InMetric):
+        scorer = scorer.scorer
+    if isinstance(scorer, Projection) and len(scorer.targets) > 1:
+        return scorer.apart()
+    return scorer.far()
 
 
 def folds_of(rows: TrainingRows, fold: Codes) -> list[tuple[Codes, Codes]]:

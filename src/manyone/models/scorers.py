@@ -193,6 +193,13 @@ class Projection(KernelScorer):
         # Where kernel values vanish, rows land in the origin.
         return -np.linalg.norm(self.targets, axis=1)
 
+    def apart(self) -> Array:
+        """Root mean square distance of each target from the others, shape (T,)."""
+        n_tasks = len(self.targets)
+        about_mean = self.targets - self.targets.mean(axis=0)
+        squares = np.einsum("tm,tm->t", about_mean, about_mean)
+        return np.sqrt((n_tasks * squares + squares.sum()) / (n_tasks - 1))
+
 
 @dataclass(frozen=True, eq=False)
 class InMetric:
