@@ -5,6 +5,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import binom, kstest
 
+from manyone import IndependentOCKSR, Monitor
 from manyone.watch import drift
 
 
@@ -87,3 +88,21 @@ def test_the_first_row_counts_as_training_rows_do():
     counted = np.array([1.0, 0.7, 0.2, 0.1, 0.01, 3.0])
     weights = drift.weights_of_rows(drift.first_neighbours(counted))
     np.testing.assert_allclose(weights, [1.0, 0.7, 0.2, 0.1, 0.1, 1.0], rtol=1e-12)
+
+
+def test_a_change_before_the_first_row_shows_beside_training_rows_only():
+    """Rows that are alike from the first one on say nothing among themselves."""
+    rng = np.random.default_rng(0)
+    codes = np.repeat(np.arange(8), 100)
+    centres = 3.0 * rng.normal(size=(8, 4))
+    rows = centres[codes] + rng.normal(size=(800, 4))
+    model = IndependentOCKSR(metric="adaptive").fit(rows, task=codes)
+    task = np.tile(np.arange(8), 40)
+    moved = centres + 2.0 * rng.choice([-1.0, 1.0], size=(8, 4))
+    later = moved[task] + rng.normal(size=(320, 4))
+    monitor = Monitor(model)
+    beside_new_rows = Monitor(model)
+    beside_new_rows.state.log_wealth[:, 1] = -np.inf
+    drift = monitor.update(later, task=task).drift
+    assert set(task[drift].tolist()) == set(range(8))
+    assert not beside_new_rows.update(later, task=task).drift.any()

@@ -13,7 +13,7 @@ from manyone.watch.thresholds import Anchors
 
 # Shares of the drift level. Ranks among new rows are exactly uniform where nothing
 # drifts. Ranks among left-out and new rows are nearly so, and only they can show a
-# drift before the first row.
+# drift before the first row (``tests/watch/test_drift.py``).
 _LOG_SHARES = np.log([0.9, 0.1])
 
 
