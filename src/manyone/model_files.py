@@ -239,7 +239,6 @@ register(
         "value": "E p",
         "still": "E p",
         "gaps": "E 3",
-        "usual": "E p",
         "visit": "E",
         "visit_total": "E p",
         "visit_known": "E p",
@@ -406,7 +405,7 @@ register(
 )
 register(
     Encoder,
-    {"fill": "T+1 D", "precision": "p p", "reach": "2 T+1 L"},
+    {"fill": "T+1 D", "precision": "p p", "reach": "2 T+1 L", "limits": "2 T+1 P"},
     check=_check_encoder,
 )
 register(

@@ -322,3 +322,125 @@ def test_one_movement_of_a_still_column_is_forgotten():
     )
     assert columns.swing[101, 0] > 0.1
     assert (np.abs(columns.swing[200:]) < 1e-7).all()
+
+
+def columns_row_by_row(X, codes, times, limits, season=None, columns=(True, True)):
+    """What is made of rows, by plain sums that are moved on time by time.
+
+    Values beyond their limits, from a mean that weighs a row or more, are left out.
+    """
+    decay = 1 - 2 / (SPAN + 1)
+    made = np.full((4, *X.shape), np.nan)
+    left_out = np.zeros(X.shape, dtype=bool)
+    for code, column in np.ndindex(codes.max() + 1, X.shape[1]):
+        low, high = limits[:, code, column]
+        counted = []  # of each time: level, value, visit; NaN where nothing counts
+        still = 0
+        rows_of_code = np.flatnonzero(codes == code)
+        for number, time in enumerate(np.unique(times[rows_of_code])):
+            rows = rows_of_code[times[rows_of_code] == time]
+            usual, visit = 0.0, 0
+            if season is not None and columns[column]:
+                visit = (time + 3 * 86400) // season.seconds
+                usual = _usual(counted, visit, season, decay)
+            levels = np.array([level for level, *_ in counted])
+            ages = decay ** np.arange(len(levels))[::-1]
+            known = ~np.isnan(levels)
+            weight = ages[known].sum()
+            mean = ages[known] @ levels[known] / weight if weight > 1e-9 else np.nan
+            values = [value for _, value, *_ in counted]
+            steps, last = [np.nan] * len(values), np.nan
+            for place, value in enumerate(values):
+                steps[place] = abs(value - last)
+                last = last if np.isnan(value) else value
+            is_long = number >= SHORTEST
+            for row in rows:
+                value = X[row, column]
+                made[0, row, column] = value - usual - mean if is_long else np.nan
+                made[1, row, column] = _mean(np.array(steps), SPAN)
+                stays = np.isnan(value) or _is_same(value, last)
+                made[2, row, column] = (still + 1) * stays
+                made[3, row, column] = usual
+            seen = X[rows, column]
+            now, total = np.nan, 0.0
+            number_known = int((~np.isnan(seen)).sum())
+            if number_known:
+                total = seen[~np.isnan(seen)].sum()
+                now = total / number_known
+                difference = now - usual - mean
+                is_beyond = difference < low or difference > high
+                if is_long and is_beyond and weight >= 1.0:
+                    now, total, number_known = np.nan, 0.0, 0
+                    left_out[rows, column] = True
+            if np.isnan(now) or _is_same(now, last):
+                still += 1
+            else:
+                still = 0
+            counted.append((now - usual, now, visit, total, number_known))
+    return made, left_out
+
+
+def _is_same(value, last):
+    """Means of values at one time have rounding errors."""
+    return abs(value - last) <= 1e-13 * abs(value)
+
+
+def _usual(counted, visit, season, decay):
+    """Mean of earlier visits to the same phase, if these are enough."""
+    sums = {}
+    for *_, seen, total, number in counted:
+        if seen < visit and (visit - seen) % season.phases == 0:
+            before = sums.get(seen, (0.0, 0))
+            sums[seen] = (before[0] + total, before[1] + number)
+    total = weight = 0.0
+    for seen in sorted(sums):
+        total, weight = decay * total, decay * weight
+        if sums[seen][1]:
+            total += sums[seen][0] / sums[seen][1]
+            weight += 1.0
+    return total / weight if weight > 1 + decay - 0.5 else np.nan
+
+
+SHORTEST = 4
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    cuts=st.lists(st.integers(0, 90), max_size=6),
+    ties=st.sampled_from([1, 3]),
+    missing=st.sampled_from([0.0, 0.2]),
+    season=st.sampled_from([None, TWO_PHASES, SEASONS["hour of day"]]),
+    width=st.sampled_from([0.5, 1.0, 3.0]),
+    tile=st.sampled_from([5, 256]),
+)
+def test_values_beyond_their_limits_do_not_count_however_rows_are_cut(
+    seed, cuts, ties, missing, season, width, tile
+):
+    X, codes, times = rows_in_time(seed, n=90, missing=missing)
+    rng = np.random.default_rng(seed)
+    X[rng.random(X.shape) < 0.1] += 9.0
+    X[:, 1] += 20.0 * (times > 60)  # this level has changed for good
+    times = np.floor(times / ties)
+    limits = width * np.array([-1.0, 1.5])[:, None, None] * rng.random((2, 3, 2))
+    seasonal, phases = None, 0
+    if season is not None:
+        times = times * season.seconds / 2.5
+        phases = season.phases
+        seasonal = Seasonal(season, np.array([True, False]))
+    made, left_out = columns_row_by_row(X, codes, times, limits, season, (True, False))
+    found = np.empty_like(made[:3])
+    past = Past.none(3, 2, phases)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("manyone.history.past._TILE", tile)
+        for rows in np.split(np.argsort(times, kind="stable"), sorted(cuts)):
+            columns, past = past_columns(
+                X[rows], codes[rows], times[rows], past, SPAN, seasonal, 4, limits
+            )
+            parts = (columns.difference, columns.swing, columns.still)
+            found[:, rows] = np.stack(parts)
+    assert left_out.any()
+    np.testing.assert_allclose(found[0], made[0], rtol=1e-9, atol=1e-9)
+    is_known = ~np.isnan(found[1])
+    np.testing.assert_allclose(found[1][is_known], made[1][is_known], atol=1e-9)
+    np.testing.assert_array_equal(found[2], made[2])

@@ -34,6 +34,7 @@ values.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
@@ -43,13 +44,14 @@ from manyone._types import Array, Codes, Mask
 from manyone.history.running import (
     Ended,
     Moments,
+    known_values,
     moments_of,
     ratio,
     running,
     shifted,
     weight_of,
 )
-from manyone.history.seasons import PhaseSums, Seasonal, level_of, usual_values
+from manyone.history.seasons import PhaseSums, Seasonal, usual_values
 
 #: A longer gap in time starts the past again, in spans of usual gaps. (With 5, nearly
 #: all of the first 12 rows after 48 raised an alarm where a column grows, see
@@ -65,7 +67,11 @@ _ROUNDING = 1e-13
 # Values farther out are as far as can be told: no sum of them overflows.
 _FARTHEST = 1e150
 # Values that are compared at a time: what is worked out of them stays small.
-_BLOCK = 2**17
+_BLOCK = 2**18
+# Rows of an entity that are worked on together.
+_TILE = 128
+# A mean that weighs less than a row leaves none out.
+_LEAST = 1.0
 # Sums that are kept of each column: values, steps, and the weights of both.
 _SUMS = 4
 # Fields of a past that are not those of columns.
@@ -97,12 +103,10 @@ class Past:
     gaps : ndarray of shape (E, 3)
         Gap in time before the last rows, NaN for none; weighted gaps before it, and
         their weights.
-    usual : ndarray of shape (E, p)
-        What was usual at that time, by the season; 0 for columns without one.
     visit : ndarray of shape (E,)
         To a phase of the season, that goes on; minus infinity for none.
     visit_total, visit_known : ndarray of shape (E, p)
-        Sum and number of the values known in that visit.
+        Sum and number of the values known in that visit before that time.
     phase_sums : ndarray of shape (E, phases, 2, p)
         Before that visit: weighted values of each phase and their weights. Without a
         season there are no phases.
@@ -116,7 +120,6 @@ class Past:
     value: Array
     still: Array
     gaps: Array
-    usual: Array
     visit: Array
     visit_total: Array
     visit_known: Array
@@ -135,7 +138,6 @@ class Past:
             value=np.full(shape, np.nan),
             still=np.zeros(shape),
             gaps=np.tile([np.nan, 0.0, 0.0], (entities, 1)),
-            usual=np.zeros(shape),
             visit=np.full(entities, -np.inf),
             visit_total=np.zeros(shape),
             visit_known=np.zeros(shape),
@@ -163,6 +165,16 @@ class Past:
             for name, values in vars(self).items()
         }
         return type(self)(**columns)
+
+    def of_lanes(self, entities: Codes, columns: Codes) -> Self:
+        """Pairs of an entity and a column (k,), as k entities with a single column."""
+        lanes = {
+            name: values[entities]
+            if name in _OF_ENTITIES
+            else values[entities, ..., columns][..., None]
+            for name, values in vars(self).items()
+        }
+        return type(self)(**lanes)
 
     def continued(
         self, codes: Codes, times: Array, is_begun: Mask | None = None
@@ -242,6 +254,7 @@ def past_columns(
     span: int,
     seasonal: Seasonal | None = None,
     shortest: int = 1,
+    limits: Array | None = None,
 ) -> tuple[PastColumns, Past]:
     """Columns from the past of rows, and the past of rows that come after them.
 
@@ -262,6 +275,9 @@ def past_columns(
         Which columns have a season, if any.
     shortest : int
         Of a past of fewer rows differences and swings are not known.
+    limits : ndarray of shape (2, E, p) or None
+        Lowest and highest difference of values that count in the past of later rows;
+        None: all count.
 
     Returns
     -------
@@ -273,23 +289,23 @@ def past_columns(
     values = np.empty((n_rows, 3 * width + n_seasonal))
     is_late = ~(times >= past.time[codes])
     late = np.flatnonzero(is_late)
+    if limits is None:
+        limits = np.broadcast_to([[[-np.inf]], [[np.inf]]], (2, len(past), width))
+    settings = _Settings(span, seasonal, shortest, limits)
     if len(late):
         # Each late row is the next row of a copy of its entity.
         copies = past.take(codes[late])
         soon = np.where(
             np.isfinite(copies.time), np.nextafter(copies.time, np.inf), 0.0
         )
-        made, _ = _next_columns(
-            X[late], np.arange(len(late)), soon, copies, span, seasonal, shortest
-        )
+        of_copies = settings.of_entities(codes[late])
+        made, _ = _next_columns(X[late], np.arange(len(late)), soon, copies, of_copies)
         values[late] = made.values
     # Numbers of few bits are sorted many times as fast.
     order = np.lexsort((times, codes.astype(np.min_scalar_type(len(past)))))
     order = order[~is_late[order]] if len(late) else order
     after = past
-    block = max(1, _BLOCK // max(width, 1))
-    for start in range(0, len(order), block):
-        rows = order[start : start + block]
+    for rows in _tiles(order, codes[order], max(1, _BLOCK // max(width, 1))):
         block_codes = codes[rows]
         is_first = np.ones(len(rows), dtype=bool)
         is_first[1:] = block_codes[1:] != block_codes[:-1]
@@ -298,7 +314,7 @@ def past_columns(
         has_all = len(present) == len(past)
         before = after if has_all else after.take(present)
         made, ends = _next_columns(
-            X[rows], own_codes, times[rows], before, span, seasonal, shortest
+            X[rows], own_codes, times[rows], before, settings.of_entities(present)
         )
         values[rows] = made.values
         if has_all:
@@ -309,74 +325,97 @@ def past_columns(
     return PastColumns(values, width), after
 
 
+def _tiles(order: Codes, codes: Codes, size: int) -> list[Codes]:
+    """Rows, sorted by entity and time, in parts that are worked on together.
+
+    Some entities are taken together, and some of their rows at a time: about `size`
+    rows. Where a value does not count, only the tile that it is in is done again.
+    """
+    starts = np.flatnonzero(np.diff(codes, prepend=-1))
+    lengths = np.diff(starts, append=len(codes))
+    # Entities whose first tiles begin in the same `size` rows.
+    group = np.minimum(lengths, _TILE).cumsum() // size
+    rank = (np.arange(len(codes)) - np.repeat(starts, lengths)) // _TILE
+    group = np.repeat(group, lengths)
+    if len(group) and (group[-1] or rank.any()):
+        tiles = np.lexsort((rank, group))
+        key = group[tiles] * (rank.max() + 1) + rank[tiles]
+        return np.split(order[tiles], np.flatnonzero(np.diff(key)) + 1)
+    return [order] if len(order) else []
+
+
+class _Settings(NamedTuple):
+    """How the past of E entities is worked out, see `past_columns`."""
+
+    span: int
+    seasonal: Seasonal | None
+    shortest: int
+    limits: Array
+
+    def of_entities(self, entities: Codes) -> _Settings:
+        """The same for some of the entities."""
+        return self._replace(limits=self.limits[:, entities])
+
+
 def _next_columns(
-    X: Array,
-    codes: Codes,
-    times: Array,
-    past: Past,
-    span: int,
-    seasonal: Seasonal | None,
-    shortest: int,
+    X: Array, codes: Codes, times: Array, past: Past, settings: _Settings
 ) -> tuple[PastColumns, Past]:
     """`past_columns` of some rows of every entity, none older than what it ended with.
 
     Rows are sorted by entity and time.
     """
+    span, seasonal, shortest, _ = settings
     X = _within_reach(X)
-    moments = moments_of(X, codes, times, Ended(past.time, past.total, past.known))
+    ended = Ended(past.time, past.total, past.known)
+    moments = moments_of(*known_values(X), codes, times, ended)
     place = moments.of_row
-    level = X
-    level_then = moments.values()
-    usual = np.empty((len(X), 0))
-    usual_then = np.zeros((len(moments.time), 1))
-    phases = PhaseSums(
-        Ended(past.visit, past.visit_total, past.visit_known), past.phase_sums
-    )
+    visits = np.zeros(1)
+    has_season = np.zeros((1, X.shape[1]), dtype=bool)
     if seasonal is not None:
-        visits = seasonal.season.visits(times)
-        usual, phases = usual_values(X, codes, visits, phases, span)
-        usual[:, ~seasonal.columns] = 0.0
-        usual_then = np.zeros_like(moments.total)
-        usual_then[moments.is_last] = past.usual[moments.entity[moments.is_last]]
-        usual_then[place] = usual
-        level = level_of(X, usual)
-        level_then = level_then - usual_then
-        usual = usual[:, seasonal.columns]
+        visits = seasonal.season.visits(moments.time)
+        has_season = seasonal.columns[None]
     sequences = _sequences(moments, past, span)
-    pasts = _pasts(moments, level_then, sequences, past, span)
-    difference = level - pasts.mean.take(place, axis=0)
-    difference[sequences.rows[place] < shortest] = np.nan
+    series = _Series(moments, sequences, past, visits, has_season)
+    levels = _levels(series, span)
+    moves = _moves(series, span)
+    levels, moves = _leave_out(series, levels, moves, settings)
+    usual = np.empty((len(X), 0))
+    level = X
     if seasonal is not None:
-        difference[np.isnan(usual_then)[place]] = np.nan
+        usual = levels.usual[place]
+        level = X - usual
+        usual = usual[:, seasonal.columns]
+    difference = level - levels.mean.take(place, axis=0)
+    difference[sequences.rows[place] < shortest] = np.nan
     # What is left of a mean of equal values is rounding.
     rounding = _ROUNDING * np.abs(X)
     difference[np.abs(difference) <= rounding] = 0.0
-    swing = pasts.swing.take(place, axis=0)
+    swing = moves.swing.take(place, axis=0)
     # Gaps are counted from the first row on, whatever their length.
     is_new = sequences.gap_sums[place, 1] < weight_of(shortest - 1, LONG * span)
     swing[is_new] = np.nan
-    stays = np.abs(X - pasts.value.take(place, axis=0)) <= rounding
+    stays = np.abs(X - moves.value.take(place, axis=0)) <= rounding
     stays |= np.isnan(X)
-    still = (pasts.still.take(place, axis=0) + 1.0) * stays
-    width = X.shape[1]
-    made = PastColumns(np.concatenate([difference, swing, still, usual], axis=1), width)
+    still = (moves.still.take(place, axis=0) + 1.0) * stays
+    made = np.concatenate([difference, swing, still, usual], axis=1)
     ends = moments.ends()
+    parts = (levels.total, levels.weight, moves.total, moves.weight)
+    sums = [part[ends] for part in parts]
     after = Past(
         time=moments.time[ends],
         rows=sequences.rows[ends],
         total=moments.total[ends],
         known=moments.known[ends],
-        sums=pasts.sums(ends),
-        value=pasts.value[ends],
-        still=pasts.still[ends],
+        sums=np.stack(_of_every_column(sums, (len(ends), X.shape[1])), axis=1),
+        value=moves.value[ends],
+        still=moves.still[ends],
         gaps=np.column_stack([sequences.gap[ends], sequences.gap_sums[ends]]),
-        usual=np.broadcast_to(usual_then[ends], (len(ends), width)).copy(),
-        visit=phases.current.time,
-        visit_total=phases.current.total,
-        visit_known=phases.current.known,
-        phase_sums=phases.sums,
+        visit=levels.phases.current.time,
+        visit_total=levels.phases.current.total,
+        visit_known=levels.phases.current.known,
+        phase_sums=levels.phases.sums,
     )
-    return made, after
+    return PastColumns(made, X.shape[1]), after
 
 
 def _within_reach(X: Array) -> Array:
@@ -439,75 +478,225 @@ def _sequences(moments: Moments, past: Past, span: int) -> _Sequences:
     return _Sequences(starts, goes_on, of_moment, rows, gap, before)
 
 
-class _Pasts(NamedTuple):
-    """What was before each moment.
+class _Series(NamedTuple):
+    """Moments of E entities in p columns, and what they ended with before.
 
     Attributes
     ----------
-    mean, swing : ndarray of shape (m, p)
-        Running mean of values less what was usual, NaN where there is none; mean of
-        recent steps, likewise.
+    moments : Moments
+    sequences : _Sequences
+    past : Past
+    visits : ndarray of shape (m,)
+        By the season; of any shape where the past has no phases.
+    has_season : ndarray of bool of shape (m, p) or (1, p)
+    """
+
+    moments: Moments
+    sequences: _Sequences
+    past: Past
+    visits: Array
+    has_season: Mask
+
+    def of_lanes(
+        self, entities: Codes, columns: Codes
+    ) -> tuple[_Series, tuple[Codes, Codes]]:
+        """Pairs of an entity and a column (k,), as k entities with a single column.
+
+        And the place of each of their moments in arrays (m, p) of this series. Times,
+        gaps and lengths of sequences stay those of this series.
+        """
+        moments = self.moments
+        ends = moments.ends() + 1
+        starts = np.append(0, ends[:-1])[entities]
+        sizes = ends[entities] - starts
+        lane = np.repeat(np.arange(len(entities)), sizes)
+        lines = np.arange(len(lane)) + np.repeat(starts - sizes.cumsum() + sizes, sizes)
+        column = columns[lane]
+        sequence = self.sequences.of_moment[lines]
+        begins = np.ones(len(lane), dtype=bool)
+        begins[1:] = (np.diff(lane) != 0) | (np.diff(sequence) != 0)
+        sequences = self.sequences._replace(
+            starts=np.flatnonzero(begins),
+            goes_on=self.sequences.goes_on[sequence[begins]],
+            of_moment=np.cumsum(begins) - 1,
+        )
+        of_lanes = moments._replace(
+            entity=lane,
+            total=moments.total[lines, column][:, None],
+            known=moments.known[lines, column][:, None],
+        )
+        visits = self.visits
+        if self.past.phase_sums.shape[1]:
+            visits = visits[lines]
+        has_season = self.has_season[0, column][:, None]
+        past = self.past.of_lanes(entities, columns)
+        return _Series(of_lanes, sequences, past, visits, has_season), (lines, column)
+
+
+class _Levels(NamedTuple):
+    """Running means before each moment.
+
+    Attributes
+    ----------
+    usual : ndarray of shape (m, p) or (m, 1)
+        By the season; 0 without one, NaN where nobody knows it.
+    total, weight : ndarray of shape (m, p) or (m, 1)
+        Weighted values less what was usual, and their weights.
+    phases : PhaseSums
+        What is remembered before the last moment of each entity.
+    """
+
+    usual: Array
+    total: Array
+    weight: Array
+    phases: PhaseSums
+
+    @property
+    def mean(self) -> Array:
+        """Of values less what was usual (m, p), NaN where nothing is remembered."""
+        return ratio(self.total, self.weight)
+
+
+def _levels(series: _Series, span: int, counts: Mask | None = None) -> _Levels:
+    """Running means of moments, of which some may not count (m, p)."""
+    moments, sequences, past, visits, has_season = series
+    moments = _counted(moments, counts)
+    level = moments.values()
+    usual = np.zeros((len(level), 1))
+    phases = PhaseSums(
+        Ended(past.visit, past.visit_total, past.visit_known), past.phase_sums
+    )
+    if past.phase_sums.shape[1]:
+        usual, phases = usual_values(moments, visits, phases, span)
+        usual = np.where(has_season, usual, 0.0)
+        level = level - usual
+    starts = sequences.starts
+    goes_on = sequences.goes_on[:, None, None]
+    first = np.where(goes_on, past.sums[moments.entity[starts], :2], 0.0)
+    has_level = (moments.known > 0) & ~np.isnan(level)
+    total = running(_or_zero(level, has_level), starts, first[:, 0], span)
+    weight = running(has_level, starts, first[:, 1], span)
+    return _Levels(usual, total, weight, phases)
+
+
+class _Moves(NamedTuple):
+    """How far values moved before each moment.
+
+    Attributes
+    ----------
     value, still : ndarray of shape (m, p)
         As in :class:`Past`.
-    parts : tuple of ndarray of shape (m, p) or (m, 1)
-        Of the sums in :class:`Past`.
+    total, weight : ndarray of shape (m, p) or (m, 1)
+        Weighted steps, and their weights.
     """
 
-    mean: Array
-    swing: Array
     value: Array
     still: Array
-    parts: tuple[Array, ...]
+    total: Array
+    weight: Array
 
-    def sums(self, moments: Codes) -> Array:
-        """Sums before some moments, as in :class:`Past`."""
-        sums = np.empty((len(moments), _SUMS, self.value.shape[1]))
-        for number, part in enumerate(self.parts):
-            sums[:, number] = part[moments]
-        return sums
+    @property
+    def swing(self) -> Array:
+        """Mean of recent steps (m, p), NaN where there are none."""
+        return ratio(self.total, self.weight)
 
 
-def _pasts(
-    moments: Moments, level: Array, sequences: _Sequences, past: Past, span: int
-) -> _Pasts:
-    """What was before each moment of some sequences.
-
-    `level` are the values of each moment, less what was usual then (m, p); NaN where
-    nobody knows that.
-    """
+def _moves(series: _Series, span: int, counts: Mask | None = None) -> _Moves:
+    """Steps between moments, of which some may not count (m, p)."""
+    moments, sequences, past, _, _ = series
+    moments = _counted(moments, counts)
     starts = sequences.starts
     entity = moments.entity[starts]
-    goes_on = sequences.goes_on
-    is_first = np.ones(len(starts), dtype=bool)
-    is_first[1:] = entity[1:] != entity[:-1]
-    first_sums = np.where(goes_on[:, None, None], past.sums[entity], 0.0)
-    first_value = np.where(goes_on[:, None], past.value[entity], np.nan)
-    first_still = np.where(goes_on[:, None], past.still[entity], 0.0)
+    goes_on = sequences.goes_on[:, None]
+    first_value = np.where(goes_on, past.value[entity], np.nan)
+    first_still = np.where(goes_on, past.still[entity], 0.0)
     is_known = moments.known > 0
     values = moments.values()
-    has_level = is_known & ~np.isnan(level)
     last = _last_known(values, is_known, sequences, first_value)
     steps = np.abs(values - last)
     steps[steps <= _ROUNDING * np.abs(values)] = 0.0
     has_step = is_known & ~np.isnan(steps)
     has_moved = is_known & ~(has_step & (steps == 0.0))
-    terms: list[Array | Mask] = [_or_zero(level, has_level), has_level]
-    terms += [_or_zero(steps, has_step), has_step]
-    every = np.ones_like(is_first)
     # A gap ends a mean, but not how far a column moves from row to row.
-    begins = (every, every, is_first, is_first)
-    parts = tuple(
-        running(term, starts[begin], first_sums[begin, number], span)
-        for number, (term, begin) in enumerate(zip(terms, begins, strict=True))
-    )
+    is_first = np.ones(len(starts), dtype=bool)
+    is_first[1:] = entity[1:] != entity[:-1]
+    first = np.where(goes_on[:, None], past.sums[entity, 2:], 0.0)[is_first]
+    begins = starts[is_first]
+    total = running(_or_zero(steps, has_step), begins, first[:, 0], span)
+    weight = running(has_step, begins, first[:, 1], span)
     still = _still_rows(has_moved, sequences, first_still)
-    return _Pasts(
-        mean=ratio(parts[0], parts[1]),
-        swing=ratio(parts[2], parts[3]),
-        value=last,
-        still=shifted(still, starts, first_still),
-        parts=parts,
-    )
+    return _Moves(last, shifted(still, starts, first_still), total, weight)
+
+
+def _counted(moments: Moments, counts: Mask | None) -> Moments:
+    """Moments of which some may not count (m, p), as if these were missing."""
+    if counts is None:
+        return moments
+    total = np.where(counts, moments.total, 0.0)
+    return moments._replace(total=total, known=np.where(counts, moments.known, 0.0))
+
+
+def _leave_out(
+    series: _Series, levels: _Levels, moves: _Moves, settings: _Settings
+) -> tuple[_Levels, _Moves]:
+    """What was before each moment, if values beyond their limits are missing.
+
+    What counts depends on what was before, and on nothing else. So each pass has at
+    least one more moment right, and all are when nothing changes.
+    """
+    span, _, shortest, limits = settings
+    values = series.moments.values()
+    is_short = series.sequences.rows < shortest
+    difference = values - levels.usual - levels.mean
+    difference[is_short] = np.nan
+    ends = series.moments.ends()
+    starts = np.append(0, ends[:-1] + 1)
+    lowest = np.fmin.reduceat(difference, starts, axis=0)
+    highest = np.fmax.reduceat(difference, starts, axis=0)
+    entities, columns = np.nonzero((lowest < limits[0]) | (highest > limits[1]))
+    if not len(entities):
+        return levels, moves
+    usual, total, weight = _of_every_column(levels[:3], values.shape)
+    counts = np.ones(values.shape, dtype=bool)
+    all_lanes, all_places = series.of_lanes(entities, columns)
+    lanes, places = all_lanes, all_places
+    while True:
+        lane = lanes.moments.entity
+        own = difference[places]
+        low, high = limits[:, entities, columns][:, lane]
+        is_beyond = (own < low) | (own > high)
+        is_beyond &= np.abs(own) > _ROUNDING * np.abs(values[places])
+        is_beyond &= (weight[places] >= _LEAST) & (lanes.moments.known[:, 0] > 0)
+        is_wrong = np.bincount(lane, counts[places] == is_beyond) > 0
+        counts[places] = ~is_beyond
+        if not is_wrong.any():
+            break
+        entities = entities[is_wrong]
+        columns = columns[is_wrong]
+        lanes, places = series.of_lanes(entities, columns)
+        found = _levels(lanes, span, counts[places][:, None])
+        for array, part in zip((usual, total, weight), found[:3], strict=True):
+            array[places] = part[:, 0]
+        own = values[places] - found.usual[:, 0] - found.mean[:, 0]
+        difference[places] = np.where(is_short[places[0]], np.nan, own)
+        if found.phases.sums.shape[1]:
+            current = levels.phases.current
+            current.total[entities, columns] = found.phases.current.total[:, 0]
+            current.known[entities, columns] = found.phases.current.known[:, 0]
+            levels.phases.sums[entities, :, :, columns] = found.phases.sums[..., 0]
+    of_moves = _of_every_column(moves, values.shape)
+    found_moves = _moves(all_lanes, span, counts[all_places][:, None])
+    for array, part in zip(of_moves, found_moves, strict=True):
+        array[all_places] = part[:, 0]
+    return _Levels(usual, total, weight, levels.phases), _Moves(*of_moves)
+
+
+def _of_every_column(arrays: Sequence[Array], shape: tuple[int, ...]) -> list[Array]:
+    """Arrays of shape (m, p), of which some had one column for all."""
+    return [
+        array if array.shape == shape else np.broadcast_to(array, shape).copy()
+        for array in arrays
+    ]
 
 
 def _or_zero(values: Array, counts: Mask) -> Array:

@@ -13,7 +13,7 @@ from manyone._types import Array, Codes, Mask
 # A value that was seen so long ago, by its weight, is no past.
 _FORGOTTEN = 1e-9
 # Shorter sequences are filtered side by side.
-_SHORT = 128
+_SHORT = 512
 # So few rows, as of streams, are summed one after the other: a filter has to be set up.
 _TINY = 4
 
@@ -60,10 +60,19 @@ class Ended(NamedTuple):
     known: Array
 
 
-def moments_of(X: Array, codes: Codes, times: Array, ended: Ended) -> Moments:
+def known_values(X: Array) -> tuple[Array, Array | Mask]:
+    """Values (n, p), 0 where they are missing, and which are known."""
+    is_known = ~np.isnan(X)
+    return X if is_known.all() else np.where(is_known, X, 0.0), is_known
+
+
+def moments_of(
+    total: Array, known: Array | Mask, codes: Codes, times: Array, ended: Ended
+) -> Moments:
     """Moments of rows (n, p), after the last one of each entity.
 
-    Rows are sorted by entity and time.
+    Rows are sorted by entity and time; `total` is the sum of the `known` values of
+    each.
     """
     before = np.flatnonzero(ended.time > -np.inf)
     # Each last moment stands before the rows of its entity.
@@ -79,10 +88,8 @@ def moments_of(X: Array, codes: Codes, times: Array, ended: Ended) -> Moments:
 
     entity = merged(before, codes)
     time = merged(ended.time[before], times)
-    is_known = ~np.isnan(X)
-    values = X if is_known.all() else np.where(is_known, X, 0.0)
-    total = merged(ended.total[before], values)
-    known = merged(ended.known[before], is_known)
+    total = merged(ended.total[before], total)
+    known = merged(ended.known[before], known)
     is_first = np.ones(number, dtype=bool)
     is_first[1:] = (entity[1:] != entity[:-1]) | (time[1:] != time[:-1])
     starts = np.flatnonzero(is_first)
@@ -154,6 +161,10 @@ def running(terms: Array | Mask, starts: Codes, initial: Array, span: int) -> Ar
         return sums
     of_terms = np.array([0.0, 1.0])
     of_sums = np.array([1.0, -decay])
+    if (lengths == longest).all() and longest < _SHORT:
+        together = terms.reshape(len(starts), longest, -1)
+        summed, _ = lfilter(of_terms, of_sums, together, axis=1, zi=initial[:, None])
+        return np.asarray(summed).reshape(terms.shape)
     for number in np.flatnonzero(lengths >= _SHORT).tolist():
         place = slice(starts[number], starts[number] + lengths[number])
         sums[place], _ = lfilter(

@@ -13,9 +13,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from manyone._types import Array, Codes, Mask
+from manyone._types import Array, Mask
 from manyone.history.running import (
     Ended,
+    Moments,
     decay_of,
     moments_of,
     ratio,
@@ -109,28 +110,33 @@ class PhaseSums(NamedTuple):
 
 
 def usual_values(
-    X: Array, codes: Codes, visits: Array, past: PhaseSums, span: int
+    moments: Moments, visits: Array, past: PhaseSums, span: int
 ) -> tuple[Array, PhaseSums]:
-    """What is usual in the phase of each row, and what is remembered after the rows.
+    """What is usual in the phase of each moment, and what is remembered then.
 
     Parameters
     ----------
-    X : ndarray of shape (n, p)
-        NaN where missing.
-    codes, visits : ndarray of shape (n,)
-        Entity of each row, each of which has a row, and the visit; sorted by both.
+    moments : Moments
+        Of m times, at least one of each entity. The last one of each is not remembered
+        yet: further rows of that time may come.
+    visits : ndarray of shape (m,)
+        Of each moment.
     past : PhaseSums
     span : int
         Visits of the running means.
 
     Returns
     -------
-    usual : ndarray of shape (n, p)
+    usual : ndarray of shape (m, p)
         NaN where a phase has been visited less than twice, or lately not.
     past : PhaseSums
     """
     phases, _, width = past.sums.shape[1:]
-    moments = moments_of(X, codes, visits, past.current)
+    total = moments.total.copy()
+    known = moments.known.copy()
+    total[moments.ends()] = 0.0
+    known[moments.ends()] = 0.0
+    moments = moments_of(total, known, moments.entity, visits, past.current)
     all_phases = (moments.time % phases).astype(np.intp)
     order = np.lexsort((moments.time, all_phases, moments.entity))
     entity = moments.entity[order]

@@ -38,8 +38,13 @@ _NEWS = 0.01
 # those of its task, if other tasks have had such levels. How it got there is told by
 # its difference.
 _FARTHEST_LEVEL = 3.0
-# Rows from which on a task shows where its levels lie.
+# Rows from which on a task shows where its levels lie, and how far it differs from its
+# past.
 _KNOWN_ROWS = 50
+# Values count in the past of later rows up to so many times the farthest difference of
+# training rows. (With 1, differences of usual rows are beyond it, too: columns from the
+# past add half of the time of scores, `benchmarks/bench_history.py speed`.)
+_FARTHEST_COUNTED = 1.5
 # Of more measurements a missing one is not expected from the others: the mean stands
 # for it.
 _MOST_RELATED = 1000
@@ -155,6 +160,9 @@ class Encoder:
     reach : ndarray of shape (2, T + 1, L)
         Lowest and highest levels that columns with a past are allowed in each task,
         and, last, in unknown tasks.
+    limits : ndarray of shape (2, T + 1, P)
+        Lowest and highest differences of values that count in the past of later rows,
+        of P columns with a past in each task, and, last, in unknown tasks.
     """
 
     decisions: tuple[Decision, ...]
@@ -162,6 +170,7 @@ class Encoder:
     fill: Array
     precision: Array | None = None
     reach: Array = field(default_factory=lambda: np.empty((2, 0, 0)))
+    limits: Array = field(default_factory=lambda: np.empty((2, 0, 0)))
 
     @classmethod
     def learn(
@@ -235,7 +244,15 @@ class Encoder:
             about = Z[:, places] - fill[codes][:, places]
             precision = relations(about, len(codes) - len(np.unique(codes)))
         reach = _reach(Z[:, layout.levels], codes, n_tasks)
-        return replace(encoder, fill=fill, precision=precision, reach=reach)
+        differences = np.empty((len(codes), len(layout.with_past)))
+        for number, name in enumerate(layout.with_past):
+            past = columns[name].past
+            assert past is not None
+            differences[:, number] = past[order, 0]
+        limits = _limits(differences, codes, n_tasks)
+        return replace(
+            encoder, fill=fill, precision=precision, reach=reach, limits=limits
+        )
 
     @cached_property
     def layout(self) -> Layout:
@@ -423,3 +440,27 @@ def _reach(levels: Array, codes: Codes, n_tasks: int) -> Array:
         reach[0, task, enough] = np.nanmin(task_levels[:, enough], axis=0) - beyond
         reach[1, task, enough] = np.nanmax(task_levels[:, enough], axis=0) + beyond
     return reach
+
+
+def _limits(differences: Array, codes: Codes, n_tasks: int) -> Array:
+    """Lowest and highest difference that counts in each task, and others, (2, T + 1, P).
+
+    Half as far again as any training row of any task was from its past, in units of the
+    spread of its task. Tasks of few rows, and others, have the widest limits of all.
+    """
+    is_known = ~np.isnan(differences)
+    known = np.where(is_known, differences, 0.0)
+    squares, counts = np.zeros((2, n_tasks, differences.shape[1]))
+    np.add.at(squares, codes, known**2)
+    np.add.at(counts, codes, is_known)
+    enough = counts >= _KNOWN_ROWS
+    spread = np.sqrt(squares / np.maximum(counts, 1.0))
+    units = np.where(spread > 0.0, spread, 1.0)[codes]
+    shares = np.where(enough[codes], known / units, 0.0)
+    farthest = np.stack([shares.min(axis=0), shares.max(axis=0)])[:, None]
+    widest = _FARTHEST_COUNTED * farthest
+    own = widest * spread
+    others = widest * np.where(enough, spread, 0.0).max(axis=0)
+    infinite = np.array([-np.inf, np.inf])[:, None, None]
+    others = np.where(enough.any(axis=0), others, infinite)
+    return np.concatenate([np.where(enough, own, others), others], axis=1)

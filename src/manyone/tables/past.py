@@ -54,6 +54,21 @@ class Compared(NamedTuple):
     seasonal: tuple[str, ...] = ()
 
 
+class Limits(NamedTuple):
+    """Differences of values that count in the past of later rows.
+
+    Attributes
+    ----------
+    tasks : ndarray of shape (T,)
+        Labels, sorted.
+    ends : ndarray of shape (2, T + 1, p)
+        The lowest and the highest, in each task and, last, in others.
+    """
+
+    tasks: Labels
+    ends: Array
+
+
 @dataclass(frozen=True, eq=False)
 class TablePast:
     """What the tasks of a table ended with.
@@ -155,7 +170,13 @@ class TablePast:
         return first
 
     def columns(
-        self, X: Array, labels: Labels, times: Array, *, in_order: bool = True
+        self,
+        X: Array,
+        labels: Labels,
+        times: Array,
+        limits: Limits | None = None,
+        *,
+        in_order: bool = True,
     ) -> tuple[PastColumns, Self]:
         """Columns from the past of rows, and the past of those that follow.
 
@@ -165,6 +186,8 @@ class TablePast:
             Values of the columns, NaN where missing.
         labels, times : ndarray of shape (n,)
             Rows without a label, or without a time (NaN), move nothing.
+        limits : Limits or None
+            None: all values count in the past of later rows.
         in_order : bool
             Whether rows that are older than rows of an earlier call are refused. If
             not, rows are taken as they come: an older one is as late as the latest
@@ -196,9 +219,12 @@ class TablePast:
                 row=row,
                 remedy="Sort the table by its time, or fit with history=None.",
             )
+        ends = None
+        if limits is not None:
+            ends = limits.ends[:, find(tasks, limits.tasks)[0]]
         seasonal = self._seasonal()
         columns, after = past_columns(
-            X[rows], own, when, fresh, self.span, seasonal, self.span
+            X[rows], own, when, fresh, self.span, seasonal, self.span, ends
         )
         if len(has_task) < len(X):
             values = np.full((len(X), columns.values.shape[1]), np.nan)

@@ -20,7 +20,13 @@ from manyone.tables.frames import (
     times_of,
 )
 from manyone.tables.labels import claimed_tasks, labels_like
-from manyone.tables.past import TablePast, add_past, refuse_other_clocks, season_words
+from manyone.tables.past import (
+    Limits,
+    TablePast,
+    add_past,
+    refuse_other_clocks,
+    season_words,
+)
 
 if TYPE_CHECKING:
     from manyone.tables.model import TableModel
@@ -103,7 +109,9 @@ def read_rows(
         times = np.where(moves, times, np.nan)
     X = np.column_stack([columns[name].values for name in past.names])
     past_labels = labels_like(labels, model.tasks_, model.task_columns)
-    made, after = past.columns(X, past_labels, times, in_order=in_order)
+    places = [model.encoder_.layout.with_past.index(name) for name in past.names]
+    limits = Limits(model.tasks_, model.encoder_.limits[:, :, places])
+    made, after = past.columns(X, past_labels, times, limits, in_order=in_order)
     still = dict(zip(past.names, made.still.T, strict=True))
     return replace(rows, columns=add_past(columns, past, made), still=still), after
 
