@@ -14,7 +14,8 @@ Run ``python benchmarks/bench_history.py [PART ...]``; the parts are
 - ``seasons``: simulated fleets with a season and without: AUC of planted faults and
   false alarms at 10 % asked, with seasons (``history="auto"``) and without
   (``history=12``);
-- ``aftermath``: the same fleets: further alarms that normal rows raise after a fault;
+- ``aftermath``: the same fleets: further alarms that normal rows raise after a fault,
+  and those of a level that has changed for good;
 - ``lasting``: running means that a row moves by a bounded step only, so that a fault
   that lasts is not learned. Tried and rejected: it gains half a point of AUC at most;
 - ``speed``: scoring tables with and without the past of their rows, as a ratio of
@@ -388,7 +389,7 @@ def aftermath(draws: int = 2) -> None:
     alarms that the table without faults raises, too, are not counted.
     """
     for kind, history in (("none", 12), ("hour of day", "auto")):
-        further: dict[tuple[float, int, str], list[list[int]]] = {}
+        further: dict[tuple[float, int | str, str], list[list[int]]] = {}
         for seed in range(draws):
             table = seasonal_fleet(kind, seed)
             first = table["when"].min()
@@ -399,19 +400,21 @@ def aftermath(draws: int = 2) -> None:
             usual = np.array(model.score(later)["alarm"], dtype=bool)
             place = later.groupby("task").cumcount().to_numpy()
             for size in (5.0, 20.0):
-                for rows in (1, 12):
+                for rows in (1, 12, len(later)):
                     bad = (place >= 20) & (place < 20 + rows)
                     spoiled = later.assign(a=later["a"] + size * bad)
                     for direction in ({}, {"a": "up"}):
                         answer = model.score(spoiled, direction=direction or None)
                         alarm = np.array(answer["alarm"], dtype=bool)
-                        after = place - 20 - rows
+                        # Of a level that has changed for good its own rows count.
+                        after = place - 20 - (rows if rows < len(later) else 0)
                         cuts = ((0, 12), (12, 36), (36, 96))
                         counts = [
                             int((alarm & ~usual & (after >= a) & (after < b)).sum())
                             for a, b in cuts
                         ]
-                        key = (size, rows, "up" if direction else "any")
+                        lasts = rows if rows < len(later) else "for good"
+                        key = (size, lasts, "up" if direction else "any")
                         further.setdefault(key, []).append(counts)
         tasks = later["task"].nunique()
         for (size, rows, way), counts in further.items():

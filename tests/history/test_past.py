@@ -339,7 +339,8 @@ def columns_row_by_row(X, codes, times, limits, season=None, columns=(True, True
         rows_of_code = np.flatnonzero(codes == code)
         for number, time in enumerate(np.unique(times[rows_of_code])):
             rows = rows_of_code[times[rows_of_code] == time]
-            usual, visit = 0.0, 0
+            usual = 0.0
+            visit = 0
             if season is not None and columns[column]:
                 visit = (time + 3 * 86400) // season.seconds
                 usual = _usual(counted, visit, season, decay)
@@ -349,7 +350,8 @@ def columns_row_by_row(X, codes, times, limits, season=None, columns=(True, True
             weight = ages[known].sum()
             mean = ages[known] @ levels[known] / weight if weight > 1e-9 else np.nan
             values = [value for _, value, *_ in counted]
-            steps, last = [np.nan] * len(values), np.nan
+            steps = [np.nan] * len(values)
+            last = np.nan
             for place, value in enumerate(values):
                 steps[place] = abs(value - last)
                 last = last if np.isnan(value) else value
@@ -362,7 +364,8 @@ def columns_row_by_row(X, codes, times, limits, season=None, columns=(True, True
                 made[2, row, column] = (still + 1) * stays
                 made[3, row, column] = usual
             seen = X[rows, column]
-            now, total = np.nan, 0.0
+            now = np.nan
+            total = 0.0
             number_known = int((~np.isnan(seen)).sum())
             if number_known:
                 total = seen[~np.isnan(seen)].sum()
@@ -370,7 +373,8 @@ def columns_row_by_row(X, codes, times, limits, season=None, columns=(True, True
                 difference = now - usual - mean
                 is_beyond = difference < low or difference > high
                 if is_long and is_beyond and weight >= 1.0:
-                    now, total, number_known = np.nan, 0.0, 0
+                    now = np.nan
+                    total = number_known = 0
                     left_out[rows, column] = True
             if np.isnan(now) or _is_same(now, last):
                 still += 1
@@ -394,7 +398,8 @@ def _usual(counted, visit, season, decay):
             sums[seen] = (before[0] + total, before[1] + number)
     total = weight = 0.0
     for seen in sorted(sums):
-        total, weight = decay * total, decay * weight
+        total *= decay
+        weight *= decay
         if sums[seen][1]:
             total += sums[seen][0] / sums[seen][1]
             weight += 1.0
@@ -423,7 +428,8 @@ def test_values_beyond_their_limits_do_not_count_however_rows_are_cut(
     X[:, 1] += 20.0 * (times > 60)  # this level has changed for good
     times = np.floor(times / ties)
     limits = width * np.array([-1.0, 1.5])[:, None, None] * rng.random((2, 3, 2))
-    seasonal, phases = None, 0
+    seasonal = None
+    phases = 0
     if season is not None:
         times = times * season.seconds / 2.5
         phases = season.phases

@@ -1,6 +1,7 @@
 """The past of the rows of tables: made alike at fit, in scores and in streams."""
 
 from decimal import Decimal
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -12,6 +13,7 @@ import manyone
 from manyone import IndependentOCKSR, Monitor, TableModel
 from manyone.selection.search import Judged
 from manyone.tables import in_time as in_time_module
+from manyone.tables.encoder import _limits
 from manyone.tables.wording import AboutPast, Words, past_words
 
 METHOD = IndependentOCKSR(metric="adaptive", kernel="laplacian", width=3.0)
@@ -472,3 +474,44 @@ def test_a_column_that_stands_still_raises_alarms_though_it_moves_in_bursts():
     alarm = model.score(stuck)["alarm"].to_numpy().reshape(tasks, 60)
     assert usual.mean() <= 0.05
     assert alarm[:, 20:].mean() > 0.95
+
+
+def test_alarms_end_with_the_fault_and_a_level_that_stays_is_learned():
+    """However rows come, and what a monitor remembers is not the fault."""
+    train, later = pumps(0.9)
+    model = in_time().fit(train)
+    place = later.groupby("pump").cumcount().to_numpy()
+    usual = model.score(later)["alarm"].to_numpy()
+    is_bad = (place >= 20) & (place < 32)
+    flow = later["flow"].to_numpy()
+    spoiled = later.assign(flow=flow + 200.0 * is_bad).sort_values("when")
+    alarm = model.score(spoiled)["alarm"].sort_index().to_numpy()
+    assert alarm[is_bad].all()
+    assert (alarm & ~usual)[place >= 32].sum() <= 0.05 * (place >= 32).sum()
+    monitor = Monitor(model)
+    cuts = np.linspace(0, len(spoiled), 30).astype(int)
+    parts = [monitor.update(spoiled[a:b]).p_value for a, b in pairwise(cuts)]
+    whole = Monitor(model).update(spoiled).p_value
+    np.testing.assert_array_equal(np.concatenate(parts), whole)
+    past = monitor.state.past
+    sums = past.past.sums[:, :2, past.names.index("flow")]
+    assert np.abs(sums[:, 0] / sums[:, 1] - 300.0).max() < 40.0
+    moved = later.assign(flow=flow + 60.0 * (place >= 20))
+    rows, _ = model.read(moved)
+    difference = rows.columns["flow"].past[:, 0]
+    assert np.abs(difference[(place >= 20) & (place < 30)]).min() > 20.0
+    assert np.abs(np.median(difference[place >= 60])) < 10.0
+
+
+def test_limits_of_differences_are_those_of_tasks_with_rows_enough():
+    differences = np.concatenate([np.tile([-1.0, 1.0, 2.0], 20), [0.1, -0.1]])
+    codes = np.repeat([0, 1], [60, 2])
+    limits = _limits(differences[:, None], codes, 2)[..., 0]
+    expected = np.array([[-1.5, -1.5, -1.5], [3.0, 3.0, 3.0]])
+    np.testing.assert_allclose(limits, expected)
+    twice = np.concatenate([differences, 2.0 * differences[:60]])[:, None]
+    codes = np.append(codes, np.repeat(2, 60))
+    limits = _limits(twice, codes, 3)[..., 0]
+    np.testing.assert_allclose(limits[1], [3.0, 6.0, 6.0, 6.0])
+    nothing = _limits(differences[60:, None], np.zeros(2, dtype=int), 1)[..., 0]
+    assert np.isinf(nothing).all()

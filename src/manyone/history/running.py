@@ -83,23 +83,23 @@ def moments_of(
     order[line_before] = np.arange(len(before))
     order[line] = np.arange(len(before), number)
 
-    def merged(last: Array | Codes, rows: Array | Codes) -> NDArray[Any]:
+    def merged(last: Array | Codes, rows: Array | Codes | Mask) -> NDArray[Any]:
         return np.concatenate([last, rows]).take(order, axis=0)
 
     entity = merged(before, codes)
     time = merged(ended.time[before], times)
-    total = merged(ended.total[before], total)
-    known = merged(ended.known[before], known)
+    totals = merged(ended.total[before], total)
+    numbers = merged(ended.known[before], known)
     is_first = np.ones(number, dtype=bool)
     is_first[1:] = (entity[1:] != entity[:-1]) | (time[1:] != time[:-1])
     starts = np.flatnonzero(is_first)
     if len(starts) < number:
-        total = np.add.reduceat(total, starts)
-        known = np.add.reduceat(known, starts)
+        totals = np.add.reduceat(totals, starts)
+        numbers = np.add.reduceat(numbers, starts)
     moment = np.cumsum(is_first) - 1
     is_last = np.zeros(len(starts), dtype=bool)
     is_last[moment[line_before]] = True
-    return Moments(entity[starts], time[starts], total, known, is_last, moment[line])
+    return Moments(entity[starts], time[starts], totals, numbers, is_last, moment[line])
 
 
 def decay_of(span: int) -> float:
