@@ -518,6 +518,17 @@ def test_what_stands_for_gaps_does_not_depend_on_the_order_of_rows():
         np.testing.assert_array_equal(other.precision, encoder.precision)
 
 
+def test_curves_do_not_depend_on_the_order_of_rows():
+    values = np.random.default_rng(0).lognormal(size=300)
+    for make in (Curve.learn_swing, lambda x: Curve.learn(x, 0.5)):
+        curve = make(values)
+        for seed in range(5):
+            other = make(np.random.default_rng(seed).permutation(values))
+            np.testing.assert_array_equal(other.knots, curve.knots)
+            np.testing.assert_array_equal(other.scores, curve.scores)
+            np.testing.assert_array_equal(other.slopes, curve.slopes)
+
+
 def test_labels_are_whole_numbers_or_texts():
     table = pd.DataFrame(
         {"a": [1.0, 2.0, None], "b": ["x", "y/z", "w"], "c": [True, False, True]}

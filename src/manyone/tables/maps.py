@@ -103,7 +103,8 @@ class Curve:
         less than ``exp(-forgotten)`` medians, which some 30 rows without a movement
         leave of it, counts as that.
         """
-        values = values[np.isfinite(values)]
+        # Sorted: sums of them do not depend on the order of rows, not even by rounding.
+        values = np.sort(values[np.isfinite(values)])
         median = float(np.median(values))
         if median <= 0.0:  # it usually stands still
             return cls.learn(values, 1.0)
