@@ -123,9 +123,9 @@ for name in aucs["own"]:
 # scales and covariance, shrunk to what all have in common (``metric="adaptive"``). The
 # combination of both is best on strangers and close to the best on faults.
 #
-# Rows of this fleet are Gaussian, which is what a Mahalanobis distance assumes: with
-# Ledoit and Wolf's covariance and 40 rows per machine it is as good as anything of ours
-# on faults, and with 10 rows still ahead of a nearest neighbour and of most kernels.
+# Rows of this fleet are Gaussian, which is what a Mahalanobis distance assumes. With
+# Ledoit and Wolf's covariance and 40 rows per machine it is a little ahead of ours on
+# faults, and with 10 rows still ahead of a nearest neighbour and of most kernels.
 # Real faults are not so tidy; :doc:`../choosing` has figures of five real sets.
 
 figure, axes = plt.subplots(1, 2, figsize=(10, 4.2), sharey=True, layout="constrained")
