@@ -647,7 +647,8 @@ def _leave_out(
     span, _, shortest, limits = settings
     values = series.moments.values()
     is_short = series.sequences.rows < shortest
-    difference = values - levels.usual - levels.mean
+    has_usual = levels.usual.shape == values.shape
+    difference = (values - levels.usual if has_usual else values) - levels.mean
     difference[is_short] = np.nan
     ends = series.moments.ends()
     starts = np.append(0, ends[:-1] + 1)
