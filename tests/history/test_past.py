@@ -193,6 +193,21 @@ def test_rows_of_one_time_are_not_each_others_past():
     np.testing.assert_array_equal(columns.difference[:, 0], [np.nan, 4.0, 6.0])
 
 
+@pytest.mark.parametrize("missing", [0.0, 0.2])
+def test_rows_of_one_time_may_come_in_any_order_to_the_last_bit(missing):
+    X, codes, times = rows_in_time(0, n=300, missing=missing)
+    X /= 3.0
+    times = np.floor(times / 6)
+    columns, past = past_columns(X, codes, times, Past.none(3, 2), SPAN)
+    for seed in range(3):
+        order = np.random.default_rng(seed).permutation(300)
+        rows = X[order], codes[order], times[order]
+        shuffled, after = past_columns(*rows, Past.none(3, 2), SPAN)
+        np.testing.assert_array_equal(shuffled.values, columns.values[order])
+        for name, values in vars(past).items():
+            np.testing.assert_array_equal(getattr(after, name), values)
+
+
 def test_a_long_gap_starts_again_and_a_usual_one_does_not():
     X = np.arange(40.0)[:, None]
     codes = np.zeros(40, dtype=int)

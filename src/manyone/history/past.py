@@ -30,6 +30,11 @@ Where a column has a season (:mod:`manyone.history.seasons`), its values count b
 far they are from what is usual at their time: :math:`x_j` is replaced by
 :math:`x_j - u_j` in the running mean and the difference. Steps stay those of the
 values.
+
+A value whose difference is beyond given limits does not count for later rows, as if it
+were missing. Otherwise the mean would learn a fault, and normal rows after it would
+differ. Meanwhile the mean gets older. Once it weighs less than one row, the next value
+counts, however far it is: so a level that has changed for good is learned.
 """
 
 from __future__ import annotations
@@ -302,7 +307,7 @@ def past_columns(
         made, _ = _next_columns(X[late], np.arange(len(late)), soon, copies, of_copies)
         values[late] = made.values
     # Numbers of few bits are sorted many times as fast.
-    order = np.lexsort((times, codes.astype(np.min_scalar_type(len(past)))))
+    order = _in_order(X, codes.astype(np.min_scalar_type(len(past))), times)
     order = order[~is_late[order]] if len(late) else order
     after = past
     for rows in _tiles(order, codes[order], max(1, _BLOCK // max(width, 1))):
@@ -323,6 +328,24 @@ def past_columns(
         after = past.take(np.arange(len(past))) if after is past else after
         after.put(present, ends)
     return PastColumns(values, width), after
+
+
+def _in_order(X: Array, codes: Array | Codes, times: Array) -> Codes:
+    """Rows by entity and time, those of one time by their values.
+
+    So sums of them do not depend on the order in which rows are given, not even by
+    rounding.
+    """
+    order = np.lexsort((times, codes))
+    owner = codes[order]
+    moment = times[order]
+    ties = (owner[1:] == owner[:-1]) & (moment[1:] == moment[:-1])
+    if not ties.any():
+        return order
+    tied = np.flatnonzero(np.append(ties, False) | np.append(False, ties))
+    rows = order[tied]
+    order[tied] = rows[np.lexsort((*X[rows].T, times[rows], codes[rows]))]
+    return order
 
 
 def _tiles(order: Codes, codes: Codes, size: int) -> list[Codes]:
