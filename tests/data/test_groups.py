@@ -26,6 +26,7 @@ from manyone.data.groups import leaving_together
 from manyone.data.rows import training_rows
 from manyone.estimators import METHODS
 from manyone.models.guards import unguarded
+from manyone.models.scorers import Projection
 from manyone.solvers.leave_blocks import solve_primal_without_blocks
 from manyone.solvers.path import left_out_gaps
 
@@ -224,13 +225,19 @@ def test_folds_look_ahead_where_asked(fleet):
     assert 0.5 < moved.mean() < 2.0
 
 
+def size_of_scores(solution):
+    """Scores of rows far away; in a null space how far the two targets are apart."""
+    scorer = unguarded(solution.scorer)
+    if isinstance(scorer, Projection):
+        return np.full(2, np.linalg.norm(np.subtract(*scorer.targets)))
+    return scorer.far()
+
+
 def refit_scores(method, X, task, kept, held, whole):
-    """Scores by a model of other rows, level with the whole model far away."""
+    """Scores by a model of other rows, in the size of the whole model's scores."""
     refit = method(gamma=0.3).fit(X[kept], task=task[kept])
     codes = np.searchsorted(refit.tasks_, task[held])
-    far = unguarded(refit.solution_.scorer).far()
-    wanted = unguarded(whole.scorer).far()
-    unit = wanted / far
+    unit = size_of_scores(whole) / size_of_scores(refit.solution_)
     if whole.left_out_source == "folds":
         unit = np.clip(unit, 0.5, 2.0)
     return unguarded(refit.solution_.scorer).own(X[held], codes) * unit[codes]
