@@ -223,6 +223,23 @@ def test_incidents_that_stand_out_are_told_with_their_reasons(here, capsys):
     assert told == f"  {machine}: {found['reason']} ({found['alarms']} alarms)"
 
 
+def test_values_of_incidents_do_not_control_the_terminal(here, capsys):
+    for path in ("events.csv", "today.csv"):
+        row = pl.int_range(pl.len())
+        kind = pl.when(row % 2 == 0).then(pl.lit("p")).otherwise(pl.lit("q"))
+        pl.read_csv(path).with_columns(kind=kind).write_csv(path)
+    table = pl.read_csv("today.csv")
+    is_first = pl.col("machine") == table["machine"][0]
+    wild = pl.when(is_first).then(pl.lit("\x1b[31mred\x07")).otherwise("kind")
+    table.with_columns(kind=wild).write_csv("today.csv")
+    fit = ["fit", "events.csv", "--task", "machine", "--out", "fleet.manyone", *FAST]
+    assert main(fit) == 0
+    assert main([*SCORE, "scores.csv", "--incidents", "incidents.csv"]) == 0
+    told = capsys.readouterr().out
+    assert r"\x1b[31mred\x07" in told
+    assert "\x1b" not in told and "\x07" not in told
+
+
 def test_times_of_incidents_are_written_as_people_write_them(here):
     assert main([*SCORE, "scores.csv", "--incidents", "incidents.csv"]) == 0
     begin = pl.read_csv("incidents.csv", infer_schema=False)["begin"]

@@ -37,6 +37,7 @@ from manyone.cli.common import (
     InputError,
     print_lines,
     progress,
+    shown,
     working,
 )
 from manyone.cli.models import (
@@ -215,8 +216,8 @@ def _told(findings: Findings, incidents: pl.DataFrame) -> str:
         verb = "stands" if number == 1 else "stand"
         lines = [f"{plural(number, 'incident')} {verb} out:"]
         for line in outstanding.head(_TOLD).to_dicts():
-            alarms = plural(line["alarms"], "alarm")
-            lines.append(f"  {label_text(line['task'])}: {line['reason']} ({alarms})")
+            told = f"{label_text(line['task'])}: {line['reason']}"
+            lines.append(f"  {shown(told)} ({plural(line['alarms'], 'alarm')})")
         if number > _TOLD:
             lines.append(f"  and {number - _TOLD} more")
         return "\n".join(lines)
