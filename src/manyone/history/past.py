@@ -683,7 +683,8 @@ def _leave_out(
     usual, total, weight = _of_every_column(levels[:3], values.shape)
     counts = np.ones(values.shape, dtype=bool)
     all_lanes, all_places = series.of_lanes(entities, columns)
-    lanes, places = all_lanes, all_places
+    lanes = all_lanes
+    places = all_places
     while True:
         lane = lanes.moments.entity
         own = difference[places]
